@@ -17,8 +17,11 @@ from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .gate import HELD, ROOM, Gate, Hold, PartitionNodes
 from .main_pass import (
+    cannot_run,
+    chosen_by_slurm,
     counted,
     counted_separately,
+    fails_for_reservation,
     first_by_terms,
     found_apart,
     leave_alike,
@@ -140,7 +143,7 @@ class BackfillPass:
                 stopped.add(job.partition)
                 nodes = nodes | resources.members(job.partition)
                 continue
-            if absent(self.gate, entry):
+            if absent(self.gate, entry) or cannot_run(self.gate, job, nodes, self._now):
                 nodes = nodes | withheld_in_vain(self.gate, job, nodes) if names_out_of_reach(job) else nodes
                 continue
             found, own = self._tried(entry, nodes), own_nodes(self.gate, job)
@@ -177,6 +180,8 @@ class BackfillPass:
         if entry.later and self.gate.room_for_tasks(entry.job) == 0:
             return Hold(ROOM, "")
         kept = self._kept_now(entry.job)
+        if fails_for_reservation(self.gate, entry.job, kept, self._now):
+            return Hold(ROOM, "")
         if self._by_terms and (where := found_apart(self.gate, entry.job, kept)) is not None:
             self._keep(entry, Plan(self.gate.now_s, where, max(way.limit_s for way in self.gate.ways(entry.job))))
             return Hold(ROOM, "")
@@ -236,8 +241,11 @@ class BackfillPass:
         if missing is None:
             before = self.gate, self._releases.copy()
             self.gate = self.gate.copy()
-            found = {entry.row: self._book(replace(entry, wanted=where), None) for entry, _, where in parts
-                     if isinstance(where, Placement)}
+            found, used = dict[int, Placement | Hold](), np.zeros(len(self.gate.resources.nodes), bool)
+            for entry, _, where in parts:
+                assert isinstance(where, Placement)  # none is missing
+                found[entry.row] = start = self._book(replace(entry, wanted=where), used)
+                used = used | self.gate.resources.named(start.nodes if isinstance(start, Placement) else ())
             if all(isinstance(one, Placement) for one in found.values()):
                 return found
             self.gate, self._releases = before
@@ -289,9 +297,9 @@ class BackfillPass:
     def _book(self, entry: QueueEntry, avoid: Mask | None, *, by_main: bool = False) -> Placement | Hold:
         """Start a job and note when it gives back what it takes; or return why it does not start."""
         before, job, wanted = self.gate.resources.copy(), entry.job, entry.wanted
-        unnamed = entry.row not in (self._pins or {}) and not job.group
+        unnamed = entry.row not in (self._pins or {})
         if unnamed and (self._pins is not None or job.array in self._arrays):
-            wanted = self._slurms(job, avoid) or wanted
+            wanted = chosen_by_slurm(self.gate, job, avoid) or wanted
             job = entry.on(wanted.nodes, self.gate).job if wanted and not counts(job.request.features) else job
         found = self.gate.admit(job, wanted, avoid)
         if isinstance(found, Placement):
@@ -301,17 +309,6 @@ class BackfillPass:
             self._releases.add(job, self.gate.now_s + limit_s, before, self.gate.resources)
             self._arrays |= {job.array} - {""}
         return found
-
-    def _slurms(self, job: Job, avoid: Mask | None) -> Placement | None:
-        """Return where Slurm itself starts a job now, in the first of its partitions in which it can."""
-        for way in self.gate.ways(job):
-            resources = self.gate.resources_of(way).copy()
-            resources.as_planned = True
-            usable = way.usable if avoid is None else way.usable & ~avoid
-            found = self.gate.sought(job, replace(way, usable=usable), resources)
-            if isinstance(found, Placement):
-                return found
-        return None
 
     def _begin(self, entry: QueueEntry, from_s: float) -> Plan:
         """Return when and where a job can begin, in the first of its partitions in which it can, and its limit."""

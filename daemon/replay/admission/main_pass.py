@@ -53,7 +53,7 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
         resources.weights[:, listed & resources.featured(features, demand.least) if features else listed] = LOOKED_AT
         able = members & seen.suited(job, demand, job.request.features) & seen.shared(demand, job.user) & ~stopped
         weigh(seen, demand, seen.capacity(demand, able, demand.least)[0])
-        if out_of_reach(job):
+        if out_of_reach(job) or never_runs(gate, job):
             continue
         if not starts and len(required) >= demand.least:
             stopped |= resources.named(required)
@@ -92,6 +92,68 @@ def out_of_reach(job: Job) -> bool:
 def names_out_of_reach(job: Job) -> bool:
     """Tell whether a job's reported reason is that nodes which it names are down, drained or reserved."""
     return job.reason in (WaitReason.NODES_UNAVAILABLE, WaitReason.RESERVATION) and bool(job.request.required_nodes)
+
+
+def cannot_run(gate: Gate, job: Job, avoid: Mask, now: Earliest) -> bool:
+    """Tell whether Slurm's main scheduler looks past a job since it finds that its partition can never run it."""
+    return never_runs(gate, job) or fails_for_reservation(gate, job, avoid, now)
+
+
+def never_runs(gate: Gate, job: Job) -> bool:
+    """Tell whether a job cannot run in its partition, whatever ends there.
+
+    Slurm refuses such a job when it is submitted, unless it lists other partitions as well.
+    """
+    demand, resources = gate.demand(job), gate.resources
+    members, empty = resources.members(job.partition), resources.empty()
+    fits = np.zeros(len(members), bool)
+    for features in choices(job.request.features):
+        if counts(features):
+            return False  # any node may do for what its features leave
+        fits |= empty.capacity(demand, members & empty.suited(job, demand, features), demand.least)[0]
+    return int(fits.sum()) < demand.least or int(resources.gpus[fits].sum()) < demand.gpus
+
+
+def fails_for_reservation(gate: Gate, job: Job, avoid: Mask, now: Earliest) -> bool:
+    """Tell whether Slurm fails to start a job and keeps no nodes for it ("Requested reservation is in use").
+
+    It says so of a job that counts features, in brackets, and takes for one of them what another one needs, whatever
+    ends there, if nodes of its partition are reserved while it would run.
+    """
+    members = gate.resources.members(job.partition)
+    limit_s = max((way.limit_s for way in gate.ways(job)), default=0.0)
+    met = gate.meets(job, gate.now_s, gate.now_s + limit_s)
+    reserved = any((gate.resources.named(gate.reservations[name].nodes) & members).any() for name in met)
+    return reserved and _lacks_a_term(gate, job, avoid, now)
+
+
+def _lacks_a_term(gate: Gate, job: Job, avoid: Mask, now: Earliest) -> bool:
+    """Tell whether one of the features that a job counts has too few nodes beside those that others of them take."""
+    demand, resources, features = gate.demand(job), gate.resources, job.request.features
+    ways = gate.ways(job)
+    if "[" not in features or not demand.per_node or not ways:
+        return False
+    members, empty = resources.members(job.partition), resources.empty()
+    way, taken = replace(ways[0], usable=ways[0].usable & ~avoid), np.zeros(len(members), bool)
+    for name, number in counts(features):
+        found = _term(gate, job, way, taken, (name, number), now)
+        if found is None:
+            able = members & ~taken & empty.suited(job, demand, name)
+            return int(empty.capacity(demand, able, number)[0].sum()) < number
+        taken |= resources.named(found[1].nodes)
+    return False
+
+
+def chosen_by_slurm(gate: Gate, job: Job, avoid: Mask | None) -> Placement | None:
+    """Return where Slurm itself starts a job now, in the first of its partitions in which it can."""
+    for way in gate.ways(job):
+        resources = gate.resources_of(way).copy()
+        resources.as_planned = True
+        usable = way.usable if avoid is None else way.usable & ~avoid
+        found = gate.sought(job, replace(way, usable=usable), resources)
+        if isinstance(found, Placement):
+            return found
+    return None
 
 
 def own_nodes(gate: Gate, job: Job) -> Mask | None:
@@ -210,27 +272,30 @@ def first_by_terms(gate: Gate, job: Job, way: PartitionNodes, earliest: Earliest
     """
     demand, resources = gate.demand(job), gate.resources
     taken, begin_s, found = np.zeros(len(resources.nodes), bool), None, None
-
-    def part(name: str, number: int) -> tuple[float, Placement] | None:
-        usable = way.usable & ~taken & (resources.featured(name, 1) if name else True)
-        one_term = replace(job, request=replace(job.request, features=name))
-        want = replace(demand, least=number, gpus=demand.per_node * number or demand.gpus)
-        return earliest(replace(way, usable=usable), lambda free: find_nodes(free, one_term, want, usable))
-
-    for name, number in counts(job.request.features):
-        found = part(name, number)
+    for term in counts(job.request.features):
+        found = _term(gate, job, way, taken, term, earliest)
         if found is None:
             break
         begin_s = max(begin_s or 0.0, found[0])
         taken |= resources.named(found[1].nodes)
     missing = demand.least - int(taken.sum())
     if begin_s is not None and missing > 0:
-        found = part("", missing)
+        found = _term(gate, job, way, taken, ("", missing), earliest)
         taken |= resources.named(found[1].nodes if found else ())
     if begin_s is None or found is None:
         return None
     names = tuple(resources.nodes[row].name for row in np.flatnonzero(taken))
     return begin_s, Placement(names, (0,) * len(names))
+
+
+def _term(gate: Gate, job: Job, way: PartitionNodes, taken: Mask, term: tuple[str, int], earliest: Earliest,
+          ) -> tuple[float, Placement] | None:
+    """Return when and where one of the features that a job counts finds its number of nodes, beside those taken."""
+    (name, number), demand, resources = term, gate.demand(job), gate.resources
+    usable = way.usable & ~taken & (resources.featured(name, 1) if name else True)
+    one_term = replace(job, request=replace(job.request, features=name))
+    want = replace(demand, least=number, gpus=demand.per_node * number or demand.gpus)
+    return earliest(replace(way, usable=usable), lambda free: find_nodes(free, one_term, want, usable))
 
 
 def counted(hold: Hold) -> bool:

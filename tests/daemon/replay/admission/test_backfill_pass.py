@@ -1,13 +1,12 @@
 """What starts where nodes are named for who was advised to start."""
 
-
 from idlewatt.daemon.replay.admission.backfill_pass import TURN_S, BackfillPass
 from idlewatt.daemon.replay.admission.gate import Gate, Hold
 from idlewatt.daemon.replay.admission.main_pass import tried_by_main
 from idlewatt.daemon.replay.admission.node_resources import LOOKED_AT
 from idlewatt.daemon.replay.admission.queue_entry import QueueEntry
-from idlewatt.storage.records import Details, Job, JobState, Node, Request, SchedulerSnapshot
-from idlewatt.storage.rules import Association, Ceilings, SchedulerRules, SchedulerSettings
+from idlewatt.storage.records import Allocation, Details, Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.rules import Association, Ceilings, Reservation, SchedulerRules, SchedulerSettings
 from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_000_000.0
@@ -109,3 +108,55 @@ def test_what_the_backfill_starts_ends_after_what_the_main_scheduler_started_bef
     assert [one.cause if isinstance(one, Hold) else str(one) for one in found.values()] == ["a:4", "room", "a:2"]
     assert (backfill._releases._ends - NOW).tolist() == [600 + TURN_S, 3600]
     assert backfill.gate.now_s == NOW
+
+
+def started_behind(*requests, reservations=()):
+    """Return who starts where of jobs behind one that waits for all of node a, where a job of three GPUs runs.
+
+    Node b is full. Only the main scheduler starts a long job on a, around which nodes are planned; it starts nobody
+    behind a job that finds no room.
+    """
+    nodes = tuple(Node(name, partitions=("p",), features=features, gpus=8, gpus_allocated=taken, cpus=64,
+                       memory_bytes=1 << 40) for name, features, taken in (("a", ("x", "y"), 3), ("b", ("x",), 8)))
+    running = Job("r", NOW - 60, JobState.RUNNING, "p", Request(3, 1), start_s=NOW - 60, limit_s=3600.0,
+                  allocations=(Allocation("a", 3),))
+    jobs = [Job(str(number), NOW - 60, JobState.PENDING, "p", request, limit_s=36_000.0, user="alice")
+            for number, request in enumerate((Request(8, 1, 8, required_nodes=("a",)), *requests))]
+    rules = SchedulerRules(site=SITE, reservations=reservations)
+    gate = Gate(SchedulerSnapshot(NOW, nodes, (), (running, *jobs), rules), NOW)
+    found = BackfillPass(gate, True).walk([QueueEntry(row, job, later=row == 0) for row, job in enumerate(jobs)])
+    return {row: str(start) for row, start in found.items() if not isinstance(start, Hold)}
+
+
+def test_the_main_scheduler_looks_past_a_job_that_its_partition_can_never_run():
+    """Of several partitions of a job Slurm tries each, and stops one only where the job might run in it later."""
+    assert started_behind(Request(12, 2, 6), Request(1, 1)) == {}
+    assert started_behind(Request(20, 2, 10), Request(1, 1)) == {2: "a:1"}
+
+
+def test_the_main_scheduler_looks_past_a_job_that_takes_for_one_feature_the_node_that_another_needs():
+    """The first feature takes a, the only node with room that has it, and the second has no other.
+
+    Seen on Slurm 22.05, where nodes of the partition are reserved while the job would run.
+    """
+    soon = (Reservation("soon", ("b",), NOW + 600, NOW + 1200, users=("bob",)),)
+    assert started_behind(Request(4, 2, 2, features="[y*1&x*1]"), Request(1, 1), reservations=soon) == {}
+    assert started_behind(Request(4, 2, 2, features="[x*1&y*1]"), Request(1, 1), reservations=soon) == {2: "a:1"}
+    assert started_behind(Request(4, 2, 2, features="[x*1&y*1]"), Request(1, 1)) == {}
+
+
+def test_components_start_together_on_nodes_that_are_chosen_anew():
+    """Job 0 has a kept from the end of a job there; 1 is planned on b for that, and Slurm starts it on a all the same.
+
+    Slurm starts heterogeneous jobs at the end of a round, wherever there is room (``_het_job_start_now``).
+    """
+    nodes = tuple(Node(name, partitions=("p",), gpus=8, gpus_allocated=taken, cpus=64, memory_bytes=1 << 40)
+                  for name, taken in (("a", 3), ("b", 0)))
+    running = Job("r", NOW - 60, JobState.RUNNING, "p", Request(3, 1), start_s=NOW - 60, limit_s=3600.0,
+                  allocations=(Allocation("a", 3),))
+    first = Job("0", NOW - 60, JobState.PENDING, "p", Request(8, 1, 8, required_nodes=("a",)), limit_s=36_000.0)
+    part = Job("1+0", NOW - 60, JobState.PENDING, "p", Request(1, 1), limit_s=36_000.0, group="1")
+    gate = Gate(SchedulerSnapshot(NOW, nodes, (), (running, first, part), SchedulerRules(site=SITE)), NOW)
+    line = [QueueEntry(0, first, later=True), QueueEntry(1, part)]
+    assert str(BackfillPass(gate, True).walk(line)[1]) == "b:1"
+    assert str(BackfillPass(gate.copy(), True, {}).walk(line)[1]) == "a:1"
