@@ -17,7 +17,6 @@ from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .gate import HELD, ROOM, Gate, Hold, PartitionNodes
 from .main_pass import (
-    cannot_run,
     chosen_by_slurm,
     counted,
     counted_separately,
@@ -27,6 +26,7 @@ from .main_pass import (
     leave_alike,
     look_at,
     names_out_of_reach,
+    never_runs,
     out_of_reach,
     own_nodes,
     too_few_available,
@@ -143,7 +143,7 @@ class BackfillPass:
                 stopped.add(job.partition)
                 nodes = nodes | resources.members(job.partition)
                 continue
-            if absent(self.gate, entry) or cannot_run(self.gate, job, nodes, self._now):
+            if absent(self.gate, entry) or fails_for_reservation(self.gate, job, nodes, self._now):
                 nodes = nodes | withheld_in_vain(self.gate, job, nodes) if names_out_of_reach(job) else nodes
                 continue
             found, own = self._tried(entry, nodes), own_nodes(self.gate, job)
@@ -156,7 +156,7 @@ class BackfillPass:
                 self._unavailable |= {entry.row} if withheld else set()
             elif found.cause == ROOM and job.request.reservation and not job.group:
                 reserved.add(job.request.reservation)
-            elif found.cause == ROOM and (self._planning or job.group):
+            elif found.cause == ROOM and (self._planning or job.group) and not never_runs(self.gate, job):
                 stopped.add(job.partition)
                 nodes = nodes | resources.members(job.partition)
         return self._unavailable != unavailable

@@ -94,13 +94,8 @@ def names_out_of_reach(job: Job) -> bool:
     return job.reason in (WaitReason.NODES_UNAVAILABLE, WaitReason.RESERVATION) and bool(job.request.required_nodes)
 
 
-def cannot_run(gate: Gate, job: Job, avoid: Mask, now: Earliest) -> bool:
-    """Tell whether Slurm's main scheduler looks past a job since it finds that its partition can never run it."""
-    return never_runs(gate, job) or fails_for_reservation(gate, job, avoid, now)
-
-
 def never_runs(gate: Gate, job: Job) -> bool:
-    """Tell whether a job cannot run in its partition, whatever ends there.
+    """Tell whether a job cannot run in its partition, whatever ends there: Slurm's main scheduler looks past it then.
 
     Slurm refuses such a job when it is submitted, unless it lists other partitions as well.
     """
@@ -120,11 +115,11 @@ def fails_for_reservation(gate: Gate, job: Job, avoid: Mask, now: Earliest) -> b
     It says so of a job that counts features, in brackets, and takes for one of them what another one needs, whatever
     ends there, if nodes of its partition are reserved while it would run.
     """
+    if not _lacks_a_term(gate, job, avoid, now):
+        return False
     members = gate.resources.members(job.partition)
-    limit_s = max((way.limit_s for way in gate.ways(job)), default=0.0)
-    met = gate.meets(job, gate.now_s, gate.now_s + limit_s)
-    reserved = any((gate.resources.named(gate.reservations[name].nodes) & members).any() for name in met)
-    return reserved and _lacks_a_term(gate, job, avoid, now)
+    met = gate.meets(job, gate.now_s, gate.now_s + max(way.limit_s for way in gate.ways(job)))
+    return any((gate.resources.named(gate.reservations[name].nodes) & members).any() for name in met)
 
 
 def _lacks_a_term(gate: Gate, job: Job, avoid: Mask, now: Earliest) -> bool:
