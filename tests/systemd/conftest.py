@@ -79,9 +79,12 @@ class Machine:
 
 @pytest.fixture(scope="session")
 def boot():
-    """Boot a machine with these files in /srv/packages, and with folders of ours where they are wanted."""
+    """Boot a machine with these files in /srv/packages, and with folders of ours where they are wanted.
+
+    Its network is that of this machine, or ``own``: then its ports are nobody else's, and only commands inside reach it.
+    """
     @contextmanager
-    def booted(*files: Path, bound: dict[Path, str] | None = None) -> Iterator[Machine]:
+    def booted(*files: Path, bound: dict[Path, str] | None = None, network: str = "") -> Iterator[Machine]:
         folder = Path(tempfile.mkdtemp(prefix="idlewatt-debian-"))
         given = folder.with_name(f"{folder.name}-packages")
         given.mkdir()
@@ -90,7 +93,7 @@ def boot():
         places = {given: "/srv/packages", **(bound or {})}
         try:
             subprocess.run([SANDBOX, "start", folder, *(f"{source}:{place}" for source, place in places.items())],
-                           check=True, timeout=900)
+                           check=True, timeout=900, env=os.environ | {"NETWORK": network})
             yield Machine(folder)
         finally:
             subprocess.run([SANDBOX, "stop", folder], check=True, timeout=900)

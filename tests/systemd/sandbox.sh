@@ -1,6 +1,8 @@
 #!/bin/bash
 # Boot a real systemd as PID 1 of private PID, mount, UTS, IPC and cgroup namespaces, on a writable overlay of this root
-# in memory: nothing outside changes. The network is the host's, so that units reach servers on loopback.
+# in memory: nothing outside changes. The network is the host's, so that units reach servers on loopback; NETWORK=own is
+# one of its own, for what listens at ports that others use too: loopback, with an address beside 127.0.0.1, without
+# which Slurm listens nowhere.
 # usage: sandbox.sh start DIR [SOURCE:PLACE...]    the sources are bound read-only at these places inside
 #        sandbox.sh exec DIR COMMAND...
 #        sandbox.sh stop DIR                       (root; packages systemd and dbus)
@@ -12,17 +14,20 @@ hierarchy=/sys/fs/cgroup
 [ -e $hierarchy/cgroup.procs ] || hierarchy=/sys/fs/cgroup/unified   # beside version 1
 cgroup=$hierarchy/$name
 
-inside() { nsenter --target "$(tr -d " " < "$dir/pid")" --mount --pid --uts --ipc --cgroup "$@"; }
+inside() { nsenter --target "$(tr -d " " < "$dir/pid")" --mount --pid --uts --ipc --cgroup --net "$@"; }
 running() { inside systemctl is-system-running 2> /dev/null | grep -qE 'running|degraded'; }
+own_address() { [ "${NETWORK-}" != own ] || inside ip address add 192.0.2.1/32 dev lo; }
 
 start() {
     mkdir -p "$dir" "$cgroup"
     printf '%s' "${@/%/$'\n'}" > "$dir/bound"
-    setsid bash -c 'echo $$ > "$1/cgroup.procs"; exec unshare --fork --pid --mount --uts --ipc --cgroup "$2" boot "$3"' \
-        - "$cgroup" "$(realpath "$0")" "$dir" > "$dir/boot.log" 2>&1 < /dev/null &
+    local apart=(--pid --mount --uts --ipc --cgroup)
+    [ "${NETWORK-}" != own ] || apart+=(--net)
+    setsid bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec unshare --fork "$@"' \
+        - "$cgroup" "${apart[@]}" "$(realpath "$0")" boot "$dir" > "$dir/boot.log" 2>&1 < /dev/null &
     local outside=$!
     for _ in $(seq 3000); do
-        cat "/proc/$outside/task/$outside/children" > "$dir/pid" 2> /dev/null && [ -s "$dir/pid" ] && running && return
+        cat "/proc/$outside/task/$outside/children" > "$dir/pid" 2> /dev/null && [ -s "$dir/pid" ] && running && own_address && return
         sleep 0.1
     done
     echo "systemd did not come up: see $dir/boot.log" >&2

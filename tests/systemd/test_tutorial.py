@@ -48,11 +48,13 @@ def typed(machine, block: str) -> str:
 
 @pytest.fixture(scope="module")
 def machine(packages, boot):
-    """A machine on which sinfo works, exporters on the GPU servers, and the package in root's folder."""
+    """A machine on which sinfo works, exporters on the GPU servers, and the package in root's folder.
+
+    Its Slurm listens where that of other tests does.
+    """
     bound = {Path(sys.base_prefix): "/opt/python", Path(sysconfig.get_path("purelib")): "/opt/dependencies",
              REPOSITORY: "/opt/checkout"}
-    with boot(packages[1], bound=bound) as booted:
-        booted.port = 9723
+    with boot(packages[1], bound=bound, network="own") as booted:
         booted.run("systemd-run", "--quiet", "--unit=site", "-p", "Type=oneshot", "-p", "RemainAfterExit=yes",
                    *(f"--setenv={name}={value}" for name, value in OURS.items()),
                    "/opt/checkout/tests/systemd/site.sh", SITE, PYTHON)
@@ -181,7 +183,7 @@ def test_a_backup_is_taken_and_restored(machine, followed):
     machine.run("systemctl", "stop", "idlewatt")
     machine.run("sh", "-c", "rm -r /var/lib/idlewatt/*")
     assert "jobs" in typed(machine, restore)
-    machine.wait_for(lambda: machine.get("/-/ready"))
+    machine.wait_for(lambda: machine.run("sh", "-c", "curl -fsS localhost:9723/-/ready 2> /dev/null || true"))
     assert jobs <= recorded(machine)
     assert machine.run("stat", "--format=%U %a", "/var/lib/idlewatt/idlewatt.db") == "idlewatt 600"
 
