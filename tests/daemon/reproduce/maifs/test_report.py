@@ -76,6 +76,6 @@ def test_both_traces_are_joined_with_equal_weight_if_each_has_enough_windows():
 
     both = headline(contest(PHILLY, 0.8, 40), contest(windows.HELIOS, 0.9, 10))
     assert [(row[1], row[2], row[4]) for row in both] == [
-        ("40 Philly + 10 Helios", "makespan", "not told apart"), ("40 Philly + 10 Helios", "JCT", "better")]
+        ("40 Philly + 10 Helios", "makespan", "indistinguishable"), ("40 Philly + 10 Helios", "JCT", "better")]
     assert both[1][3].startswith("+15.1%")  # 1 - sqrt(0.8 * 0.9)
     assert not headline(contest(PHILLY, 0.8, 40), contest(windows.HELIOS, 0.9, 9))

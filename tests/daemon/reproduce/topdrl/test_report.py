@@ -78,4 +78,4 @@ def test_ctrl_c_prints_how_to_resume(tmp_path, monkeypatch):
     monkeypatch.setattr(_topdrl, "_evolved", interrupted)
     result = reproduce("topdrl", "--dir", tmp_path, **QUICK)
     assert result.exit_code == 130
-    assert "the same command goes on" in result.output
+    assert "the same command continues the training" in result.output
