@@ -7,12 +7,14 @@ BIN = $(VENV)/bin
 run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
+# Where the environment forbids Python to keep what it compiles, each worker and child would compile all of it anew.
+test test-long: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.installed  ## everything but the benchmarks; five workers use the time in which others wait for Slurm and systemd
 	$(BIN)/python -m compileall -q daemon exporters grafana storage systemd  # once, not by every process that starts
 	$(BIN)/pytest -q -n5 --dist loadgroup --no-loadscope-reorder
 
 test-long: $(VENV)/.installed  ## what takes hours: tests marked long with every example, a soak, a thousand jobs judged by Slurm, mutants
-	$(BIN)/pytest -q -n2 --dist loadgroup --long --timeout 3600
+	$(BIN)/pytest -q -n5 --dist loadgroup --no-loadscope-reorder --long --timeout 3600
 	$(BIN)/pytest -q -p no:xdist --benchmarks -s tests/benchmarks/test_soak.py tests/benchmarks/test_judge.py
 	$(MAKE) mutants
 

@@ -40,9 +40,9 @@ def test_each_round_of_a_real_backfill_starts_and_plans_what_ours_does_from_the_
 
 @pytest.mark.stack
 @pytest.mark.long
-@pytest.mark.xdist_group("slurms")
 @pytest.mark.timeout(2700)
-@pytest.mark.parametrize("seed", [43, 44])
+@pytest.mark.parametrize("seed", [
+    pytest.param(seed, marks=pytest.mark.xdist_group(f"queue {seed}")) for seed in (43, 44)])
 def test_hundreds_of_jobs_wait_as_long_in_the_replay_as_they_really_did_twice(capsys, seed):
     runs = [really(seed, 300, 3.0, 8) for _ in range(2)]
     first_s, second_s, alike = apart(*(one[:2] for one in runs))

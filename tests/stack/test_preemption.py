@@ -13,8 +13,14 @@ BY_TIER = Preempting(("PreemptType=preempt/partition_prio", "PreemptMode=CANCEL"
                      fast="PriorityTier=10", slow="PriorityTier=1")
 
 
-KINDS = pytest.mark.parametrize(("name", "preempting"),
-                                [("qos, requeued", BY_QOS), ("partition_prio, cancelled", BY_TIER)])
+KINDS = (("qos, requeued", BY_QOS), ("partition_prio, cancelled", BY_TIER))
+
+
+def each(*groups):
+    """Return a mark by which a test runs for each kind of preemption, on the worker of its group."""
+    return pytest.mark.parametrize(("name", "preempting"), [
+        pytest.param(*kind, marks=pytest.mark.xdist_group(group)) for kind, group in zip(KINDS, groups, strict=True)])
+
 
 
 def alike(capsys, name, preempting, plan):
@@ -29,9 +35,8 @@ def alike(capsys, name, preempting, plan):
 
 
 @pytest.mark.stack
-@pytest.mark.xdist_group("slurms")
 @pytest.mark.timeout(1800)
-@KINDS
+@each("slurms", "slurms")
 def test_a_real_slurm_and_ours_preempt_the_same_jobs_for_the_same(capsys, name, preempting):
     found = alike(capsys, name, preempting, submissions(4, 50, 2.0, 8, qos=(5, 3, 2)))
 
@@ -48,9 +53,8 @@ def test_a_real_slurm_and_ours_preempt_the_same_jobs_for_the_same(capsys, name, 
 
 @pytest.mark.stack
 @pytest.mark.long
-@pytest.mark.xdist_group("slurms")
 @pytest.mark.timeout(2700)
-@KINDS
+@each("requeued", "cancelled")
 def test_a_queue_of_hundreds_that_preempt_one_another_is_one_that_the_replays_might_have_been(capsys, name, preempting):
     """Jobs run for 20 s: the controller's second from one look to the next is an eighth of a job of 8 s."""
     found = alike(capsys, name, preempting, submissions(14, 200, 2.0, 20, qos=(5, 3, 2)))

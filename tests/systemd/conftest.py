@@ -81,7 +81,7 @@ class Machine:
 def boot():
     """Boot a machine with these files in /srv/packages, and with folders of ours where they are wanted.
 
-    Its network is that of this machine, or ``own``: then its ports are nobody else's, and only commands inside reach it.
+    Its network is that of this machine, or ``own``: then its ports are its own, and only commands inside reach it.
     """
     @contextmanager
     def booted(*files: Path, bound: dict[Path, str] | None = None, network: str = "") -> Iterator[Machine]:
