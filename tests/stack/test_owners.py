@@ -177,4 +177,4 @@ def test_the_months_report_adds_up_and_says_that_this_slurm_has_no_meter(chain, 
     accounts.write_text(chain.run("sacct", "--json", "--allusers", "--duplicates"))
     done = CliRunner().invoke(main, ["report", "--month", month, "--against", str(accounts), "--url", f"http://{ADDRESS}"])
     assert done.exit_code == 0, done.output
-    assert "AcctGatherEnergyType is none" in done.stderr
+    assert "AcctGatherEnergyType is none" in done.stdout

@@ -1,5 +1,7 @@
 """A MAIFS that was trained for moments, on a small contended site where CPUs bind."""
 
+from contextlib import contextmanager
+
 import fungible
 import pytest
 from small import small
@@ -7,8 +9,9 @@ from small import small
 pytest.importorskip("torch")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def tiny():
+@contextmanager
+def smaller():
+    """Make its trainings short, its evolution too."""
     from idlewatt.daemon.agents.maifs import train
 
     with small(), pytest.MonkeyPatch.context() as patch:
@@ -18,10 +21,17 @@ def tiny():
         yield
 
 
+@pytest.fixture(autouse=True)
+def tiny():
+    with smaller():
+        yield
+
+
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory, tiny):
+def trained(tmp_path_factory):
     """Return the folder of a training that ran to its end, and what it told of itself."""
     from idlewatt.daemon.agents.maifs.train import train
 
     folder = tmp_path_factory.mktemp("maifs")
-    return folder, list(train(fungible.config(folder, steps=2)))
+    with smaller():
+        return folder, list(train(fungible.config(folder, steps=2)))

@@ -7,14 +7,15 @@ from small import small
 from idlewatt.daemon.agents.topdrl.train import train
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def tiny():
     with small():
         yield
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory, tiny):
+def trained(tmp_path_factory):
     """Return the folder of a training that ran to its end, and what it told of itself."""
     folder = tmp_path_factory.mktemp("topdrl")
-    return folder, list(train(distant.config(folder, steps=4)))
+    with small():
+        return folder, list(train(distant.config(folder, steps=4)))
