@@ -66,7 +66,7 @@ class MigrationPlanner:
                       if node.gpus > 0 and (node.state.schedulable or node.state is NodeState.RESERVED)]
         self.row = {node.name: row for row, node in enumerate(self.nodes)}
         self.free = np.array([_free(node) for node in self.nodes], np.int64).reshape(-1, 3)
-        self._hung = _levels(self.nodes)
+        self._levels = _levels(self.nodes)
         self._models = np.array([node.gpu_model for node in self.nodes])
         self._down = {partition.name for partition in snapshot.partitions if not partition.up}
         self._allowed: dict[tuple[object, ...], Masks] = {}
@@ -120,7 +120,7 @@ class MigrationPlanner:
         """Tell whether a plan moves something, and keeps a job within as many places as it may have."""
         if plan is None or not plan.moves:
             return False
-        return len({self._hung[0][self.row[name]] for name in plan.placement.nodes}) <= wanted.switches
+        return len({self._levels[0][self.row[name]] for name in plan.placement.nodes}) <= wanted.switches
 
     def _closest(self, wanted: Need, usable: Masks, most: int) -> Masks:
         """Return the nodes of the lowest place in which moves make room, at the least cost among those of its level."""
@@ -135,7 +135,7 @@ class MigrationPlanner:
         parts = self._parts(wanted)
         if wanted.switches < 2 or not parts:
             return []
-        names, fits = self._hung[0], usable & (self.free >= _amounts(wanted, parts[0])).all(axis=1)
+        names, fits = self._levels[0], usable & (self.free >= _amounts(wanted, parts[0])).all(axis=1)
         room = {name: int((fits & (names == name)).sum()) for name in names[usable & (names != "")].tolist()}
         places = sorted(room, key=lambda name: -room[name])
         place_sets = combinations(places, min(wanted.switches, len(places)))
@@ -151,13 +151,13 @@ class MigrationPlanner:
     def _places(self, wanted: Need, usable: Masks) -> Iterator[list[Masks]]:
         """Yield the usable nodes of each place that could hold a job of several nodes, the closest level first."""
         parts, left = len(self._parts(wanted)), MOST_PLACES
-        for names in self._hung if parts > 1 else ():
+        for names in self._levels if parts > 1 else ():
             domains, counts = np.unique(names[usable & (names != "")], return_counts=True)
             domain_nodes = [usable & (names == name)
                             for name, count in zip(domains, counts, strict=True) if count >= parts]
             yield domain_nodes[:left]
             left -= len(domain_nodes[:left])
-            if names is self._hung[0]:
+            if names is self._levels[0]:
                 yield self._together(wanted, usable)
 
     def _planned(self, wanted: Need, usable: Masks, most: int) -> MigrationPlan | None:

@@ -85,6 +85,12 @@ def test_mean_power_that_is_not_energy_over_time_comes_back_too(history):
     assert history.rollups(0, 300) == (odd, unmeasured)
 
 
+def test_mean_power_comes_back_where_the_energy_of_measured_time_is_not_known(history):
+    unknown = rollup(0.0, 1, energy_joules=None, power_mean_watts=50.501)
+    history.record_rollups([unknown])
+    assert history.rollups(0, 300) == (unknown,)
+
+
 def test_mean_power_that_is_energy_over_time_comes_back_to_the_last_digit(history):
     third = rollup(0.0, 1, energy_joules=100.0, power_mean_watts=100.0 / 300.0)
     history.record_rollups([third])

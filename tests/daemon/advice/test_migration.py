@@ -151,6 +151,28 @@ def test_room_is_made_below_two_switches_for_a_job_that_may_have_two():
     assert planned(snapshot, within(waits(12, 3, 4), 1)) is None
 
 
+def test_two_switches_that_cost_less_come_before_a_spine_that_costs_more():
+    """Below the spine X three GPUs would move; below the leaves a and b, of two spines, two."""
+    places = [{"gpus": 4, "leaf": leaf, "spine": spine} for leaf, spine in ("aX", "bY", "cX")]
+    jobs = runs("1", ("n0", 1)), runs("2", ("n1", 1)), runs("3", ("n2", 2)), stays("4", ("n3", 5))
+    snapshot = world([*places, {"gpus": 8, "leaf": "d", "spine": "Z"}], *jobs)
+    assert planned(snapshot, within(waits(8, 2, 4), 2))[1] == "n0:4,n1:4"
+
+
+def test_the_larger_of_two_jobs_that_leave_a_node_is_moved_first():
+    leaving, staying = (runs("1", ("n0", 1)), runs("2", ("n0", 2))), (stays("3", ("n1", 6)), stays("4", ("n2", 7)))
+    snapshot = world([8, 8, 8], *leaving, *staying)
+    plan = MigrationPlanner(snapshot, NOW).make_room(need_now(waits(8, 1, 8), NOW), 3)
+    assert [(movable.job.job_id, home) for movable, home in plan.moves] == [("2", "n1"), ("1", "n2")]
+
+
+def test_a_job_of_which_nobody_tells_when_it_began_has_nothing_to_lose():
+    unknown = replace(runs("1", ("n0", 2)), start_s=None)
+    snapshot = world([8, 8], unknown, stays("2", ("n1", 4)))
+    plan = MigrationPlanner(snapshot, NOW).make_room(need_now(waits(8, 1, 8), NOW), 3)
+    assert [movable.ran_s for movable, _ in plan.moves] == [0.0]
+
+
 def test_a_job_that_must_stay_within_a_switch_is_given_nothing_else():
     rack, other = {"gpus": 4, "leaf": "a"}, {"gpus": 4, "leaf": "b"}
     jobs = runs("1", ("n0", 1)), runs("2", ("n2", 1))

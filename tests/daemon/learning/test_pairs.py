@@ -8,6 +8,8 @@ from idlewatt.daemon.agents.histories import subset
 from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.learning.pairs import DAY_S, MOST_S, OUTSIDE, Exam, Pair, block_of, cuts, replayed, sums
 from idlewatt.daemon.policies import named
+from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.workload import Workload
 
 
 def every(hours: float, days: float, wait_s: float = 0.0):
@@ -77,3 +79,24 @@ def looked_at(cluster, work, settled_s):
                    exam)
     return [tuple(sums(one.jct, pair.block, pair.blocks)[[number]].tolist()[0] for one in (pair.candidate, pair.rival))
             for number in range(pair.blocks)]
+
+
+def test_three_users_are_enough_for_a_third_each_and_two_are_not():
+    def groups(users):
+        work = Workload.of([0.0, 1.0, 2.0], [50.0, 9.0, 70.0], [1, 1, 4], limit=100.0, user=users,
+                           user_names=("ada", "bob", "eve"))
+        exam = Exam.of((TraceWindow(Cluster.from_spec("2x4"), work, 0.0),))
+        return {name: members.tolist() for name, members in exam.groups() if name.endswith("users")}
+
+    assert groups([0, 1, 2]) == {"light users": [False, True, False], "middle users": [True, False, False],
+                                 "heavy users": [False, False, True]}
+    assert groups([0, 1, 0]) == {}
+
+
+def test_energy_is_compared_with_no_less_than_the_rivals_own_unless_more_is_asked_for():
+    cluster, work = site(16.0, seed=3, nodes=4, daily=40)
+    exam = Exam.of((TraceWindow(cluster, work, 0.0),))
+    pair = Pair.of(*(replayed(named("fifo+best-fit+easy"), exam, 0) for _ in range(2)), exam)
+    same = pair.energy(down=False)
+    assert (same.low, same.high) == (1.0, 1.0)
+    assert same == pair.energy(down=False, bound=1.0)

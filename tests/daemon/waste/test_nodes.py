@@ -63,6 +63,11 @@ def test_without_a_known_floor_nothing_is_blamed_on_the_job():
     assert judged(0.3, 200.0, floor=None)[1] == 0.0
 
 
+@pytest.mark.parametrize(("beyond", "hung"), [(0.0, True), (0.1, False)])
+def test_a_busy_gpu_looks_hung_up_to_a_tenth_of_the_way_from_its_idle_watts_to_its_limit(beyond, hung):
+    assert looks_hung(CONTEXT + 0.1 * (LIMIT - CONTEXT) + beyond, 1.0, CONTEXT, LIMIT, SETTINGS) is hung
+
+
 def test_a_limit_below_the_floor_proves_nothing_about_hanging():
     assert not looks_hung(50.0, 1.0, 90.0, 80.0, SETTINGS)
 
