@@ -21,7 +21,7 @@ def really(seed, jobs, load, mean_s):
 
 
 @pytest.mark.stack
-@pytest.mark.xdist_group("slurms")
+@pytest.mark.xdist_group("rounds")
 @pytest.mark.timeout(1800)
 def test_each_round_of_a_real_backfill_starts_and_plans_what_ours_does_from_the_same_state(capsys):
     seen, record, reckoned_s = really(5, 60, 3.0, 4)

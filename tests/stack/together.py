@@ -16,7 +16,7 @@ SHARED = {
     "trees": ("tests/test_house.py",),
     "wheel": ("tests/test_packages.py",)}
 """Fixtures of a module or a session, and where they stand."""
-CHAINS = ("slurms", "judges", "systemd", "stack")
+CHAINS = ("slurms", "judges", "systemd", "stack", "rounds")
 """Groups that take the longest: one real part of the machine after the other is waited for."""
 
 
