@@ -16,7 +16,6 @@ cgroup=$hierarchy/$name
 
 inside() { nsenter --target "$(tr -d " " < "$dir/pid")" --mount --pid --uts --ipc --cgroup --net "$@"; }
 running() { inside systemctl is-system-running 2> /dev/null | grep -qE 'running|degraded'; }
-own_address() { [ "${NETWORK-}" != own ] || inside ip address add 192.0.2.1/32 dev lo; }
 
 start() {
     mkdir -p "$dir" "$cgroup"
@@ -27,7 +26,10 @@ start() {
         - "$cgroup" "${apart[@]}" "$(realpath "$0")" boot "$dir" > "$dir/boot.log" 2>&1 < /dev/null &
     local outside=$!
     for _ in $(seq 3000); do
-        cat "/proc/$outside/task/$outside/children" > "$dir/pid" 2> /dev/null && [ -s "$dir/pid" ] && running && own_address && return
+        if cat "/proc/$outside/task/$outside/children" > "$dir/pid" 2> /dev/null && [ -s "$dir/pid" ] && running; then
+            [ "${NETWORK-}" != own ] || inside ip address add 192.0.2.1/32 dev lo
+            return
+        fi
         sleep 0.1
     done
     echo "systemd did not come up: see $dir/boot.log" >&2
