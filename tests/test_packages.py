@@ -50,6 +50,7 @@ def test_a_wheel_holds_every_file_of_every_room(wheel):
     assert {name for name in wanted if f"idlewatt/{name}" not in held} == set()
 
 
+@pytest.mark.long
 def test_the_same_sources_make_the_same_wheel(wheel, tmp_path):
     assert built(tmp_path).read_bytes() == wheel.read_bytes()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 
+import fresh_schema
 import pytest
 import requests
 from forked import Forked
@@ -174,8 +175,10 @@ class Process:
 
 @pytest.fixture
 def configured(rig):
-    """Return a function that writes the configuration of a brisk daemon on the simulated cluster."""
-    def write(**changes: str) -> Path:
+    """Return a function that writes the configuration of a brisk daemon on the simulated cluster, and its database."""
+    def write(*, database: bool = True, **changes: str) -> Path:
+        if database and "storage" not in changes:
+            fresh_schema.lay(rig.folder / "idlewatt.db")
         brisk = {"cycles": "{scrape: 200ms, jobs: 200ms, assess: 200ms, advise: 200ms, record: 200ms}"}
         path = rig.folder / "idlewatt.yml"
         path.write_text(rig.text(**brisk | changes))

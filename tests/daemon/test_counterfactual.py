@@ -45,6 +45,7 @@ def test_closed_windows_are_published_by_policy_with_the_simulators_own_error(ri
     assert all(later[policy] > joules for policy, joules in facts.simulated_energy_joules_total.items())
 
 
+@pytest.mark.long
 def test_a_restart_resets_no_counter_and_goes_on_where_it_was(rig):
     service = watched(rig, 75)
     service.counterfactual()

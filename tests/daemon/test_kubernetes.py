@@ -197,6 +197,7 @@ def further(service):
             set(service.known.advice.power_down))
 
 
+@pytest.mark.long
 def test_the_same_scenario_has_the_same_advice_whatever_the_scheduler(rig, kube, step):
     slurm, compared, told = rig.service(**configured(rig.server.url, rig.folder, "slurm")), 0, set()
     reasons, seen = set(), set()
@@ -247,6 +248,7 @@ def spent(service):
     return {key: pytest.approx(joules, rel=1e-6) for key, joules in sums.items() if joules}
 
 
+@pytest.mark.long
 def test_what_never_ends_and_what_shares_a_gpu_cost_the_same_whatever_the_scheduler(rig, kube, step, monkeypatch):
     """An endless job is a Deployment there, and shards of a GPU are KAI's fractions of it."""
     monkeypatch.setattr(shards, "sharded", lambda server: server.name == "dgx-v100-01")

@@ -91,8 +91,8 @@ def everything_hangs(silent_target, tmp_path):
 def test_it_serves_and_is_ready_for_the_service_manager_though_every_peer_hangs(
         daemon, configured, everything_hangs, manager, tmp_path):
     began = time.monotonic()
-    running = daemon(configured(sources=everything_hangs), env={"NOTIFY_SOCKET": str(tmp_path / "notify")},
-                     from_nothing=True)
+    running = daemon(configured(sources=everything_hangs, database=False), from_nothing=True,
+                     env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
     assert heard(manager) == "READY=1"
     assert running.status("/-/healthy") == 200
     assert time.monotonic() - began < widened(15), "each peer would take fifty seconds"
@@ -284,7 +284,7 @@ def test_it_stops_when_told_and_keeps_what_it_knows(daemon, configured, rig, num
 
 
 def test_it_stops_at_once_while_policies_are_being_compiled(daemon, configured, tmp_path):
-    running = daemon(configured(), env={"NUMBA_CACHE_DIR": str(tmp_path / "cold")}, from_nothing=True)
+    running = daemon(configured(database=False), env={"NUMBA_CACHE_DIR": str(tmp_path / "cold")}, from_nothing=True)
     running.ready()
     compiling = children(running)
     assert compiling
@@ -294,8 +294,9 @@ def test_it_stops_at_once_while_policies_are_being_compiled(daemon, configured, 
     assert not any(map(alive, compiling))
 
 
+@pytest.mark.long
 def test_nobody_goes_on_compiling_for_a_daemon_that_was_killed(daemon, configured, tmp_path):
-    running = daemon(configured(), env={"NUMBA_CACHE_DIR": str(tmp_path / "cold")}, from_nothing=True)
+    running = daemon(configured(database=False), env={"NUMBA_CACHE_DIR": str(tmp_path / "cold")}, from_nothing=True)
     running.ready()
     compiling = children(running)
     assert compiling

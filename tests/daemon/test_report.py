@@ -54,6 +54,7 @@ def test_names_are_text_and_never_markup(page, tmp_path):
     assert "&lt;script&gt;" in text
 
 
+@pytest.mark.long
 def test_a_report_stays_small_however_many_jobs_there_are(tmp_path):
     small, large = plan(2_000), plan(60_000)
     sizes = [len(write(tmp_path / "report.html", made, ("fifo",))) for made in (small, large)]

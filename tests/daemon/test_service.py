@@ -124,6 +124,7 @@ def test_energy_is_the_integral_of_power_over_the_watched_time(rig):
     assert after - before == pytest.approx(15 * power, rel=0.2)
 
 
+@pytest.mark.long
 def test_the_idle_and_the_hung_job_of_the_scene_are_found_within_half_an_hour(rig):
     service = rig.service()
     collect(service)

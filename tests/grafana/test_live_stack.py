@@ -95,6 +95,7 @@ def follow(chain, daemon, job: str) -> None:
     chain.wait_for(lambda: chain.run("squeue", "-h", "-j", job, "-o", "%t").strip() == "R")
 
 
+@pytest.mark.long
 def test_a_daemon_beside_a_real_slurm_answers_everything_in_time(chain, daemon, prometheus, small):
     for number, job in enumerate(small[:2], start=1):
         follow(chain, daemon, job)

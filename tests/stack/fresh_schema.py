@@ -32,6 +32,12 @@ def _schema() -> bytes:
             return made.serialize()
 
 
+def lay(file: Path) -> None:
+    """Write a database with the schema and nothing in it; who starts a daemon on it starts no process to make one."""
+    if not file.exists():
+        file.write_bytes(_schema())
+
+
 def _fill(engine: Engine) -> None:
     """Copy the schema into a database without tables; whatever is wrong with it the real migrations will tell."""
     with contextlib.suppress(sqlite3.Error, DBAPIError):

@@ -418,6 +418,7 @@ def test_advice_is_followed_on_slurm_and_every_change_is_noted(cluster, daemon, 
         slurm.schedule(usual)
 
 
+@pytest.mark.long
 def test_restarts_lose_nothing_and_double_nothing(daemon, cluster):
     submit = ("-p", "A100", "--gres=gpu:a100:1")
     across = cluster.sbatch(*submit, "-J", "across")

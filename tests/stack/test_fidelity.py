@@ -20,6 +20,7 @@ def really(seed, jobs, load, mean_s):
         return seen, read(slurm.conf.parents[1] / "log/slurmctld.log"), reckoned_s
 
 
+@pytest.mark.long
 @pytest.mark.stack
 @pytest.mark.xdist_group("rounds")
 @pytest.mark.timeout(1800)
@@ -56,4 +57,5 @@ def test_hundreds_of_jobs_wait_as_long_in_the_replay_as_they_really_did_twice(ca
     real_s, replayed_s = (first_s + second_s) / 2, sum(one.replayed_s for one in found) / 2
     # Two real runs are that far apart by themselves; 5 % is what the replay may add.
     assert abs(replayed_s / real_s - 1) <= 0.05 + abs(second_s - first_s) / (2 * real_s)
-    assert all(one.rank_correlation >= 0.98 for one in found)
+    # Where two real runs agree less than that with each other, a replay agrees as well as another real run does.
+    assert all(one.rank_correlation >= min(0.98, alike) for one in found)

@@ -35,6 +35,7 @@ def alike(capsys, name, preempting, plan):
 
 
 @pytest.mark.stack
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 @each("slurms", "slurms")
 def test_a_real_slurm_and_ours_preempt_the_same_jobs_for_the_same(capsys, name, preempting):

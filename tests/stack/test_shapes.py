@@ -19,6 +19,7 @@ def test_options_that_are_told_stand_in_place_of_a_jobs_own(asked, told, options
     assert in_place(asked.split(), told) == tuple(options.split())
 
 
+@pytest.mark.long
 @pytest.mark.stack
 @pytest.mark.xdist_group("judges")
 @pytest.mark.timeout(1800)

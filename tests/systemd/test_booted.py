@@ -250,6 +250,7 @@ def site(machine, tmp_path_factory):
     return "/etc/idlewatt/site.yml"
 
 
+@pytest.mark.long
 def test_the_timers_unit_trains_a_model_under_its_hardening(machine, site):
     machine.run("systemctl", "start", "--no-block", "idlewatt-train")
 
@@ -271,6 +272,7 @@ def test_the_timers_unit_trains_a_model_under_its_hardening(machine, site):
     assert "idlewatt-train" not in timer, "nobody enabled it"
 
 
+@pytest.mark.long
 def test_the_daemon_replays_closed_windows_and_trains_at_night_under_its_hardening(machine, site):
     """The clock says when: as soon as the daemon watches, on the recorded weeks."""
     settings = yaml.safe_load(machine.config) | {"storage": {"url": "sqlite:////var/lib/idlewatt/site.db"}}
@@ -335,6 +337,7 @@ def test_the_daemon_records_over_the_socket_of_a_postgresql_in_spite_of_the_hard
     machine.wait_for(lambda: backlog(machine) == 0 and postgresql.jobs())
 
 
+@pytest.mark.long
 def test_an_outage_of_postgresql_loses_nothing_though_the_unit_is_stopped_and_started_meanwhile(machine, postgresql):
     machine.wait_for(lambda: backlog(machine) == 0)
     postgresql.control("stop", "--mode", "immediate")
@@ -365,6 +368,7 @@ def test_a_thousand_slow_clients_hold_up_neither_prometheus_nor_the_health_check
     assert running(machine) == process
 
 
+@pytest.mark.long
 def test_the_timers_unit_refuses_where_the_daemon_trains(machine, site):
     machine.write(site, "storage: {url: 'sqlite:////var/lib/idlewatt/site.db'}\ntraining: {enabled: true}\n")
     with pytest.raises(AssertionError, match="failed"):

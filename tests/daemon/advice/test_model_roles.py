@@ -187,6 +187,7 @@ def test_without_agents_the_heuristic_is_active_and_nothing_is_claimed(service):
     assert any(row.wait_change_s is not None for row in service.known.advice.recommendations)
 
 
+@pytest.mark.long
 def test_a_promoted_agent_advises_once_a_child_has_compiled_it_and_is_told_everywhere(rig):
     service = collected(rig)
     model = store_scorer(service.settings.storage.models_folder)
@@ -376,6 +377,7 @@ def test_bad_days_before_its_promotion_do_not_count_against_it(rig, service):
     assert service._model_roles.learned.leader == model
 
 
+@pytest.mark.long
 def test_closed_windows_are_replayed_under_agents_too_and_one_that_fails_spoils_nothing(rig, service):
     model = store_scorer(service.settings.storage.models_folder)
     rig.watch(service, 4500.0, 60.0)

@@ -88,6 +88,7 @@ def test_weeks_of_accounts_come_in_once_and_a_second_run_asks_only_for_what_may_
     assert len(_jobs(site)) == len(found) + 80
 
 
+@pytest.mark.long
 def test_an_interrupted_import_goes_on_where_it_was(site):
     command = [sys.executable, "-m", "idlewatt.daemon.cli", "db", "import", "sacct", "--config.file",
                str(site / "site.yml")]

@@ -128,6 +128,7 @@ def test_what_cannot_work_is_said_before_the_past_is_made(tmp_path, monkeypatch)
     assert "install prometheus" in refused("--days", "1")
 
 
+@pytest.mark.long
 @PROMETHEUS
 def test_the_demo_opens_its_past_goes_on_and_ends_without_leaving_anyone(tmp_path):
     ports = free_port(), free_port()

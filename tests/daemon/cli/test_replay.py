@@ -299,6 +299,7 @@ def test_a_name_from_a_hostile_trace_reaches_no_terminal_unchanged(replay):
     assert "boo" in result.stderr
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_what_is_done_and_the_same_command_goes_on(tmp_path):
     source, state = tmp_path / "jobs.csv", tmp_path / "state"
     # The preemptive order walks through everybody at every event: long enough to be interrupted.

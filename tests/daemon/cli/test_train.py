@@ -168,6 +168,7 @@ def test_a_training_and_an_evaluation_say_the_same_of_the_same_jobs_and_seed(des
     assert table(desk.run("evaluate", "chooser", "--seed", "5")) != table(again), "the seed stands in the title"
 
 
+@pytest.mark.long
 def test_on_the_own_history_both_say_the_same_until_later_jobs_have_ended_and_then_evaluation_says_so(desk):
     url = f"sqlite:///{desk.folder}/idlewatt.db"
     lived = site(days=20, jobs=1700, dependency=-1)
@@ -187,6 +188,7 @@ def test_on_the_own_history_both_say_the_same_until_later_jobs_have_ended_and_th
     assert 0 < running < 50, "those that ran when it was trained have ended since"
 
 
+@pytest.mark.long
 def test_the_own_history_is_no_foreign_one_when_it_is_named_by_its_url(desk):
     url = f"sqlite:///{desk.folder}/./idlewatt.db"
     record(url, site(days=20, jobs=1700, dependency=-1))
@@ -230,6 +232,7 @@ def test_evaluation_on_another_history_writes_nothing_on_the_card(trained):
     assert trained.rows()[0]["card"]["metrics"] == before
 
 
+@pytest.mark.long
 def test_days_that_a_model_saw_in_an_export_are_left_out_where_its_own_site_evaluates_it_and_the_other_way(trained):
     seen_until_s = trained.rows()[0]["card"]["history_until_s"]
     record(f"sqlite:///{trained.folder}/idlewatt.db", site(days=14, jobs=1500, dependency=-1))
@@ -336,6 +339,7 @@ def test_what_another_seed_makes_of_a_model_is_shown_and_no_further_chance(train
     assert "not written" not in trained.run("evaluate", "chooser").output
 
 
+@pytest.mark.long
 def test_an_interrupted_training_that_is_judged_afterwards_counts_also_when_its_model_is_gone(desk):
     record(f"sqlite:///{desk.folder}/idlewatt.db", site(days=20, jobs=1700, dependency=-1))
     assert desk.run("train", "--agent", "chooser").exit_code == 0
@@ -477,6 +481,7 @@ def test_what_is_learned_on_the_own_history_is_listened_to_at_once_and_two_of_a_
     assert desk.rows()[0]["state"] == "active"
 
 
+@pytest.mark.long
 @pytest.mark.postgres
 def test_models_learn_from_a_postgresql_history_and_what_is_decided_on_them_is_kept_there(tmp_path, postgres):
     url = database(postgres, "learned")

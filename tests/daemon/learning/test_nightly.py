@@ -543,7 +543,7 @@ def test_a_night_that_has_lost_its_lock_to_another_one_records_nothing(task):
 
 
 @pytest.mark.usefixtures("chooser")
-@pytest.mark.parametrize("fails_at", [1, 3])
+@pytest.mark.parametrize("fails_at", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_a_shortlist_begins_whole_or_not_at_all_wherever_the_database_fails(task, monkeypatch, fails_at):
     decide, calls = Ledger.decide, []
 
@@ -733,6 +733,7 @@ def test_a_night_in_the_folder_of_another_database_looks_all_the_same_who_is_act
     assert active_model(states(decisions(task))) is None
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("chooser")
 def test_a_database_that_is_restored_from_a_backup_gives_no_trial_again(task, tmp_path):
     backup = (tmp_path / "idlewatt.db").read_bytes()
@@ -891,6 +892,7 @@ def test_the_daemon_trains_and_publishes_how_it_went(rig):
     assert "too short" in last_night(service.settings.storage.models_folder).message
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("chooser")
 def test_a_night_learns_and_judges_by_the_sites_speeds_and_begins_anew_on_another_network(tmp_path):
     url = f"sqlite:///{tmp_path}/idlewatt.db"

@@ -107,7 +107,8 @@ def live_starts(snapshot, policy, predicted, ended):
     return [(state.records[start.job].job_id, start.nodes, start.gpus) for start in named(policy).decide(state)]
 
 
-@pytest.mark.parametrize("policy", ["sampled+best-fit+easy", "sampled-aged+best-fit+greedy"])
+@pytest.mark.parametrize("policy", [
+    "sampled+best-fit+easy", pytest.param("sampled-aged+best-fit+greedy", marks=pytest.mark.long)])
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
 def test_live_it_decides_as_in_a_replay_which_still_has_ended_jobs_among_its_rows(tmp_path, policy, every):
     draw, count = np.random.default_rng(1), 2 * REACH

@@ -47,6 +47,7 @@ def output_of(script: str, *arguments: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["random-feasible", pytest.param("random+random-fit+easy", marks=pytest.mark.long)])
 def test_another_process_with_other_hash_seeds_comes_to_the_same_digest(policy):
     assert digest_and_folder(policy, PYTHONHASHSEED="1")[0] == digest_and_folder(policy, PYTHONHASHSEED="2")[0]

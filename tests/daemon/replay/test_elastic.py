@@ -72,6 +72,7 @@ def test_the_engine_and_its_plain_twin_agree_when_sizes_and_speeds_change(cluste
         assert [(int(part.node), int(part.gpus)) for part in run.state.held(row)] == job.last
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(), workloads(), tables(), POLICIES)
 def test_compiled_rules_and_their_actions_carried_out_one_by_one_give_the_same_run(cluster, workload, table, policy):

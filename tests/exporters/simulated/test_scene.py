@@ -15,7 +15,7 @@ from idlewatt.storage.telemetry import Telemetry
 PAGES = ("dcgm", "node", "ipmi")
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 def test_every_class_of_waste_is_seen_within_a_quarter_of_an_hour(seed):
     now = [ClusterShape().start_s]
     site = SimulatedSite(SimulatedCluster(ClusterShape(seed=seed)), lambda: now[0])

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from resizable import config
 
 from idlewatt.daemon.agents.dl2.train import train
@@ -25,6 +26,7 @@ with small():
 """
 
 
+@pytest.mark.long
 def test_a_training_that_is_killed_goes_on_and_ends_with_the_same_weights(trained, tmp_path):
     helpers = str(Path(__file__).parents[1])
     child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path), helpers], stdout=subprocess.PIPE, text=True)

@@ -14,6 +14,7 @@ from idlewatt.daemon.agents.training_loop import TrainingEnvironment
 from idlewatt.daemon.replay.engine import run
 
 
+@pytest.mark.long
 def test_it_becomes_better_than_the_incumbent_and_its_card_says_so(trained):
     folder, progress = trained
     assert progress[-1].done == 1.0

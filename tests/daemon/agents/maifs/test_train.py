@@ -19,6 +19,7 @@ from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS
 from idlewatt.storage.records import ModelCard
 
 
+@pytest.mark.long
 def test_it_becomes_better_than_the_incumbent_and_its_card_tells_both_ways_of_learning(trained):
     folder, progress = trained
     assert progress[-1].done == 1.0
@@ -28,6 +29,7 @@ def test_it_becomes_better_than_the_incumbent_and_its_card_tells_both_ways_of_le
     assert metrics["objective_select"] == min(metrics["objective_by_actor_critic"], metrics["objective_by_evolution"])
 
 
+@pytest.mark.long
 def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(trained, tmp_path):
     again = config(tmp_path, steps=2)
     list(itertools.islice(train(again), 1))

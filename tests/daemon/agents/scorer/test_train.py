@@ -159,6 +159,7 @@ def test_a_policy_that_orders_by_what_is_told_is_imitated_well():
     assert imitation.agreement(learned, imitation.choices_by([other], policy)) > 0.85
 
 
+@pytest.mark.long
 def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(tmp_path, config_of):
     for folder, stops in ((tmp_path / "one", False), (tmp_path / "two", True)):
         config = config_of(folder, steps=6, budget_s=0.0)

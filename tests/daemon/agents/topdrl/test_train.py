@@ -19,6 +19,7 @@ from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS
 
 
+@pytest.mark.long
 def test_it_becomes_better_than_the_incumbent_and_its_card_says_so(trained):
     folder, progress = trained
     assert progress[-1].done == 1.0
@@ -38,10 +39,12 @@ def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(trained, t
     assert np.array_equal(ours, theirs)
 
 
+@pytest.mark.long
 def test_a_training_that_is_done_has_nothing_left_to_do(trained):
     assert list(train(config(trained[0], steps=4))) == []
 
 
+@pytest.mark.long
 def test_another_training_does_not_go_on_in_the_same_folder(trained):
     with pytest.raises(CheckpointError, match="move it away"):
         next(train(config(trained[0], seed=1, steps=9)))
@@ -59,6 +62,7 @@ def test_a_history_whose_speeds_nobody_knows_is_refused(tmp_path):
         next(train(flat))
 
 
+@pytest.mark.long
 def test_it_sets_out_from_a_model_where_that_is_better(trained, tmp_path):
     begun = next(train(config(tmp_path, steps=1, start=trained[0] / "best")))
     assert begun.score <= trained[1][0].score

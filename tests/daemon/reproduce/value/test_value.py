@@ -123,6 +123,7 @@ def test_power_down_pays_below_nine_tenths_of_the_energy_significantly_below_the
     assert powered(1.0, 0.86 + 0.01 * np.random.default_rng(1).random(61), jobs=crowded) == "busy"
 
 
+@pytest.mark.long
 def test_each_trace_is_reported_as_soon_as_it_is_done_and_nothing_is_replayed_twice(tmp_path, monkeypatch):
     seen = []
     keep = run.write_report
