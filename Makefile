@@ -14,7 +14,7 @@ test: $(VENV)/.installed  ## everything but the benchmarks; six workers use the 
 	$(BIN)/pytest -q -n6 --dist loadgroup --no-loadscope-reorder
 
 test-long: $(VENV)/.installed  ## what takes hours: tests marked long with every example, a soak, a thousand jobs judged by Slurm, mutants
-	$(BIN)/pytest -q -n5 --dist loadgroup --no-loadscope-reorder --long --timeout 3600
+	$(BIN)/pytest -q -n7 --dist loadgroup --no-loadscope-reorder --long --timeout 3600
 	$(BIN)/pytest -q -p no:xdist --benchmarks -s tests/benchmarks/test_soak.py tests/benchmarks/test_judge.py
 	$(MAKE) mutants
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from together import SHARED, begin_with_chains
+from together import SHARED, begin_with_chains, share_workers
 
 pytest_plugins = "pytester"
 ROOT = Path(__file__).parents[1]
@@ -29,6 +29,13 @@ def test_whoever_shares_what_is_dear_shares_a_worker(request):
                 if item.nodeid.startswith(place):
                     groups[place].add(item.get_closest_marker("xdist_group").args[0])
     assert all(len(group) == 1 for group in groups.values())
+
+
+def test_tests_of_a_file_that_compiles_share_a_worker():
+    marks = []
+    for name in ("tests/daemon/replay/test_engine.py::test_a[x::y]", "tests/daemon/web/test_api.py::test_b"):
+        share_workers([SimpleNamespace(nodeid=name, get_closest_marker=lambda _: None, add_marker=marks.append)])
+    assert [mark.args for mark in marks] == [("tests/daemon/replay/test_engine.py",)]
 
 
 def test_the_longest_groups_begin_then_others_and_each_keeps_its_order():

@@ -16,15 +16,20 @@ SHARED = {
     "trees": ("tests/test_house.py",),
     "wheel": ("tests/test_packages.py",)}
 """Fixtures of a module or a session, and where they stand."""
-CHAINS = ("slurms", "judges", "systemd", "stack", "rounds")
-"""Groups that take the longest: one real part of the machine after the other is waited for."""
+COMPILING = ("tests/daemon/advice/", "tests/daemon/agents/", "tests/daemon/policies/", "tests/daemon/replay/")
+"""Folders whose files compile what hardly anybody else needs: several workers would wait for the one that makes it."""
+CHAINS = ("slurms", "judges", "systemd", "stack", "queue 44", "queue 43", "requeued", "cancelled", "rounds")
+"""Groups that take the longest: one real part of the machine after the other is waited for. pytest-xdist gives a worker
+with a single test a second group at once, which waits for it."""
 
 
 def share_workers(items: Iterable[pytest.Item]) -> None:
-    """Give tests that use a shared fixture one group; whoever has a group keeps it."""
+    """Give tests that use a shared fixture, or the machine code of a file, one group; whoever has a group keeps it."""
     for item in items:
         places = [place for name in getattr(item, "fixturenames", ()) for place in SHARED.get(name, ())
                   if item.nodeid.startswith(place)]
+        if item.nodeid.startswith(COMPILING):
+            places.append(item.nodeid.partition("::")[0])
         if places and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(places[0].strip("/")))
 

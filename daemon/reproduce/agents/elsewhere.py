@@ -79,11 +79,11 @@ class Served:
     """Number of rounds in which the scorer abstained, by the first reason."""
 
 
-def served(home: Home, traces: Path, folder: Path, budget_s: float) -> Iterator[Served]:
-    """Train a scorer on its home site and yield its result on each site."""
+def served(home: Home, traces: Path, folder: Path, budget_s: float, steps: int | None = None) -> Iterator[Served]:
+    """Train a scorer on its home site, for so long or for so many steps, and yield its result on each site."""
     fit = home.fit(traces)
     later = [fit(FIRST_SELECTED + number) for number in range(SELECT)]
-    for _ in train(TrainingConfig(fit, later, INCUMBENT, 0, budget_s, folder, OBJECTIVE)):
+    for _ in train(TrainingConfig(fit, later, INCUMBENT, 0, budget_s, folder, OBJECTIVE, steps=steps)):
         pass
     agent = load(folder / "best")
     for name, window in sites(traces):

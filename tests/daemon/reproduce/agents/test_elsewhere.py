@@ -20,6 +20,8 @@ from idlewatt.daemon.reproduce.scorer.regimes import INCUMBENT, Regime, judging
 from idlewatt.storage.records import ModelCard
 
 TRACES = Path(__file__).parents[3] / "traces"
+STEPS = 30
+"""As many as a quiet machine of two cores makes in 20 s."""
 
 
 def first(whole, jobs):
@@ -89,6 +91,7 @@ def test_the_report_counts_harmful_scorers():
 @pytest.mark.long
 @pytest.mark.parametrize("home", [elsewhere.HOMES[0], elsewhere.HOMES[3]], ids=lambda home: home.name)
 def test_no_trained_scorer_is_worse_than_the_sites_own_order_elsewhere(home, tmp_path):
-    found = list(elsewhere.served(home, TRACES, tmp_path, 20.0))
+    # By steps, since a busy machine trains less in the same time.
+    found = list(elsewhere.served(home, TRACES, tmp_path, np.inf, STEPS))
     assert [one for one in found if one.doubting > 1.01] == []
     assert any(one.alone > 1.01 for one in found)
