@@ -9,7 +9,7 @@ run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 
 # Where the environment forbids Python to keep what it compiles, each worker and child would compile all of it anew.
 test test-long: export PYTHONDONTWRITEBYTECODE =
-test: $(VENV)/.installed  ## everything but the benchmarks; six workers use the time in which others wait for Slurm and systemd
+test: $(VENV)/.installed  ## everything but long tests and benchmarks; six workers use the time in which others wait for Slurm and systemd
 	$(BIN)/python -m compileall -q daemon exporters grafana storage systemd  # once, not by every process that starts
 	$(BIN)/pytest -q -n6 --dist loadgroup --no-loadscope-reorder
 
