@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from .records import Job, JobState, Request
@@ -39,10 +39,10 @@ def same_model(wanted: str, has: str) -> bool:
 def has_features(features: Collection[str], expression: str, nodes: int = 1) -> bool:
     """Tell whether a node may be one of so many that meet ``a100&nvswitch``, ``(rack1|rack2)&ib`` or ``[a*2&b*1]``.
 
-    ``|`` binds weaker than ``&``. A count smaller than the number of nodes is met by some of them: of ``a*2&b*1`` on
-    three nodes each has one or the other, and of ``a*2`` on three a node may have neither. That the counts add up, and
-    that brackets want all nodes alike, concerns the set of nodes and is left out. What is nested deeper than anybody
-    writes is met by no node.
+    ``|`` binds weaker than ``&``. A count smaller than the number of nodes is met by some of them: of ``[a*2&b*1]`` on
+    three nodes each has one or the other, and of ``a*2`` on three a node may have neither; nor need it of ``a*2&b*1``,
+    as without brackets one node counts for both. That the counts add up, and that brackets want all nodes alike,
+    concerns the set of nodes and is left out. What is nested deeper than anybody writes is met by no node.
     """
     if not expression:
         return True
@@ -55,16 +55,21 @@ def has_features(features: Collection[str], expression: str, nodes: int = 1) -> 
 
 def _any_of(tokens: list[str], place: int, features: Collection[str], nodes: int) -> tuple[bool, int]:
     """Read alternatives up to a closing bracket; return whether one is met, and where reading goes on."""
-    met, place = _all_of(tokens, place, features, nodes)
+    fewest = sum if tokens[place - 1:place] == ["["] else max
+    met, place = _all_of(tokens, place, features, nodes, fewest)
     while place < len(tokens) and tokens[place] == "|":
-        also, place = _all_of(tokens, place + 1, features, nodes)
+        also, place = _all_of(tokens, place + 1, features, nodes, fewest)
         met = met or also
     return met, place
 
 
-def _all_of(tokens: list[str], place: int, features: Collection[str], nodes: int) -> tuple[bool, int]:
-    """Read terms that all have to be met, those with a small count by any of them unless nodes are left over."""
-    met, counted, left = True, list[bool](), nodes
+def _all_of(tokens: list[str], place: int, features: Collection[str], nodes: int,
+            fewest: Callable[[Iterable[int]], int]) -> tuple[bool, int]:
+    """Read terms that all have to be met, those with a small count by any of them unless nodes are left over.
+
+    The terms with counts take as many nodes as ``fewest`` makes of the counts.
+    """
+    met, counted, numbers = True, list[bool](), [0]
     while place < len(tokens) and tokens[place] not in "|)]":
         word, place = tokens[place], place + 1
         if word in "&,":
@@ -78,10 +83,10 @@ def _all_of(tokens: list[str], place: int, features: Collection[str], nodes: int
         count = word.partition("*")[2]
         if count.isdecimal() and int(count) < nodes:
             counted.append(also)
-            left -= int(count)
+            numbers.append(int(count))
         else:
             met = met and also
-    return met and (not counted or any(counted) or left > 0), place
+    return met and (not counted or any(counted) or fewest(numbers) < nodes), place
 
 
 def _count_behind(tokens: list[str], place: int) -> tuple[str, int]:

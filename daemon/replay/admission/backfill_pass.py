@@ -25,6 +25,7 @@ from .main_pass import (
     found_apart,
     leave_alike,
     look_at,
+    may_fail,
     names_out_of_reach,
     never_runs,
     out_of_reach,
@@ -65,13 +66,12 @@ class BackfillPass:
         self._pins = pins
         """Nodes that are named for jobs that start, by row; None where each goes where the policy wants it."""
         self._unavailable = set[int]()  # rows of jobs whose named nodes are withheld: the main scheduler skips them
-        self._arrays = set[str]()
-        """Arrays of which a task has started: no command names the nodes of the others."""
+        self._arrays = set[str]()  # of which a task has started: no command names the nodes of the others
         self._space = NodeSpace(len(gate.resources.nodes), gate.now_s, gate.now_s + WINDOW_S)
-        self._plans = 0
-        """Jobs that nodes are kept for in this round."""
-        self._soonest: dict[object, float] = {}
-        """When jobs of a kind could begin, as found so far in this round."""
+        self.separate = set[int]()
+        """Rows of jobs that start and may fail to in Slurm, which looks for each of their features by itself."""
+        self._plans = 0  # jobs that nodes are kept for in this round
+        self._soonest: dict[object, float] = {}  # when jobs of a kind could begin, as found so far in this round
         self._fits: dict[object, Mask] = {}
         self._exact, self._weights_matter = True, False
         """Whether a job is in line whose nodes depend on jobs looked at before: a job without GPUs."""
@@ -286,7 +286,7 @@ class BackfillPass:
         if not separately and (by_main or self.gate.demand(job).gpus or not counts(job.request.features)):
             return False
         ways = (replace(way, usable=way.usable & ~avoid) for way in self.gate.ways(job))
-        return (separately and self._by_terms) or all(
+        return (separately and self._by_terms and may_fail(self.gate, job, avoid)) or all(
             first_by_terms(self.gate, job, way, self._now) is None for way in ways)
 
     def _kept_now(self, job: Job) -> Mask:
@@ -301,8 +301,11 @@ class BackfillPass:
         if unnamed and (self._pins is not None or job.array in self._arrays):
             wanted = chosen_by_slurm(self.gate, job, avoid) or wanted
             job = entry.on(wanted.nodes, self.gate).job if wanted and not counts(job.request.features) else job
+        ahead = self.gate.copy() if counts(job.request.features) else self.gate
         found = self.gate.admit(job, wanted, avoid)
         if isinstance(found, Placement):
+            if counted_separately(ahead, job, ahead.resources.named(found.nodes)):
+                self.separate.add(entry.row)
             limit_s = max(way.limit_s for way in self.gate.ways(job))
             if self._weights_matter:
                 leave_alike(self.gate, job, None if by_main else self._kept_now(job), before)

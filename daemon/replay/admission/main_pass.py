@@ -203,12 +203,12 @@ def counted_separately(gate: Gate, job: Job, nodes: Mask | None = None) -> bool:
 
     Of features in brackets, where GPUs are requested by node, each takes its nodes in turn: a job fails where one of
     the first may take a node that a later one needs. Without brackets a node that is found for one feature has to have
-    the next as well, of those that the job may be on.
+    the next as well, of those that the job may be on, and all GPUs have to be free on the nodes of the first.
     """
     demand, features, resources = gate.demand(job), job.request.features, gate.resources
     if demand.gpus == 0 or not any(len(counts(choice)) > 1 for choice in choices(features)):
         return False
-    if not demand.per_node:
+    if not demand.per_node and ("[" in features or nodes is None or not _first_has_all(gate, job, nodes)):
         return True
     if "[" in features:
         return nodes is not None and not all(
@@ -217,6 +217,22 @@ def counted_separately(gate: Gate, job: Job, nodes: Mask | None = None) -> bool:
     within = ~resources.named(job.request.excluded_nodes) if nodes is None else nodes
     have = [within & resources.featured(name, 1) for name, _ in counts(features)]
     return any((first & ~second).any() for first, second in pairwise(have))
+
+
+def _first_has_all(gate: Gate, job: Job, nodes: Mask) -> bool:
+    """Tell whether the first of the features that a job counts finds all GPUs on some nodes, as many as the others."""
+    (name, number), *others = counts(job.request.features)
+    if any(count != number for _, count in others):
+        return False
+    first = replace(job, request=replace(job.request, features=name, required_nodes=()))
+    want = replace(gate.demand(job), least=number, most=number)
+    return find_nodes(gate.resources, first, want, nodes & gate.resources.featured(name, 1)) is not None
+
+
+def may_fail(gate: Gate, job: Job, avoid: Mask) -> bool:
+    """Tell whether a job that counts features may fail to start now where it fits beside nodes to be avoided."""
+    found = gate.find_beside(job, avoid)
+    return isinstance(found, Hold) or counted_separately(gate, job, gate.resources.named(found.nodes))
 
 
 def found_apart(gate: Gate, job: Job, avoid: Mask) -> Placement | None:

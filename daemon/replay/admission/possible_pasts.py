@@ -18,7 +18,6 @@ from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .backfill_pass import MOST_EXACT, BackfillPass
 from .gate import ROOM, UNKNOWN, Gate, Hold
-from .main_pass import counted_separately
 from .node_resources import HISTORIES, USUAL, Mask
 from .queue_entry import QueueEntry
 from .resource_demand import counts
@@ -49,9 +48,7 @@ def walk(gate: Gate, planning: bool, line: Sequence[QueueEntry]) -> tuple[dict[i
     first = BackfillPass(_after(gate, USUAL), planning)
     outcomes = first.walk(line)
     outcomes |= {row: hold for row, hold in stale.items() if isinstance(outcomes.get(row), Placement)}
-    outcomes |= {entry.row: SEPARATE_FEATURES for entry in line
-                 if isinstance(found := outcomes.get(entry.row), Placement)
-                 and counted_separately(gate, entry.job, gate.resources.named(found.nodes))}
+    outcomes |= {row: SEPARATE_FEATURES for row in first.separate if isinstance(outcomes.get(row), Placement)}
     outcomes |= {entry.row: ITSELF for entry in open_entries if _spread(gate, outcomes.get(entry.row))}
     open_entries = [entry for entry in open_entries if _in_the_way(outcomes.get(entry.row), planning)]
     supposed = open_entries[:MOST_SUPPOSED] if gate.site.tree and _leaves(gate) and len(line) <= MOST_EXACT else []

@@ -322,6 +322,17 @@ def test_without_brackets_a_node_that_is_found_for_one_feature_has_to_have_the_n
     assert advice == ["start", "unknown", "start"]
 
 
+@pytest.mark.parametrize(("features", "taken", "second", "action"), [
+    ("x*1&y*1", 6, (), "start"), ("x*1&y*1", 6, ("x",), "unknown"),
+    ("x*1&y*1", 7, (), "hold"), ("[x*1&y*1]", 6, (), "hold")])
+def test_without_brackets_one_node_counts_for_all_features_and_others_need_none(features, taken, second, action):
+    """As Slurm 22.05 started it: a has both features and room for both GPUs, b is the second node that 1 asks for."""
+    nodes = [node("a", features=("x", "y"), gpus_allocated=taken), node("b", features=second)]
+    first = waits("1", 2, nodes=2)
+    first = replace(first, request=replace(first.request, features=features, gpus_per_node=None))
+    assert advised(PLANS, nodes, runs("9", "a", taken), first)["1"].action == action
+
+
 def test_who_finds_no_room_and_breaks_a_limit_besides_does_not_stop_the_main_scheduler():
     """Main goes on behind 3 and starts 2, sooner or later, though it delays the plan for 1."""
     few = (Association("few", ceilings=Ceilings(group=(("gpu", 9.0),))), Association("root"))
