@@ -26,9 +26,9 @@ HEAVIEST = 255
 def weigh(resources: NodeResources, demand: ResourceDemand, fits: Mask) -> Counts:
     """Return the weights of nodes as Slurm leaves them after it has looked at a job, and keep them.
 
-    Where fewer nodes would do than the job needs, Slurm gives up before it weighs them.
+    It weighs each node that would do, be there fewer than the job needs.
     """
-    if demand.gpus and int(fits.sum()) >= demand.least:
+    if demand.gpus:
         near = resources.free_gpus
         if demand.per_node and not demand.per_socket and not demand.exclusive:
             near = np.minimum(near, demand.per_node)

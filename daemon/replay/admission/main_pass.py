@@ -17,7 +17,7 @@ from .gate import LIMIT, Gate, Hold, PartitionNodes
 from .node_resources import LOOKED_AT, Mask, NodeResources
 from .node_search import find_nodes
 from .node_space import RESOLUTION_S, NodeSpace
-from .resource_demand import choices, counts
+from .resource_demand import ResourceDemand, choices, counts
 
 COUNTED = re.compile(r" (?:GPU|CPU|node|byte)")
 """Limits on what Slurm counts once it knows the nodes; those on jobs and times come first."""
@@ -51,8 +51,7 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
         features = job.request.features
         listed = members & resources.large_enough(job)
         resources.weights[:, listed & resources.featured(features, demand.least) if features else listed] = LOOKED_AT
-        able = members & seen.suited(job, demand, job.request.features) & seen.shared(demand, job.user) & ~stopped
-        weigh(seen, demand, seen.capacity(demand, able, demand.least)[0])
+        look_at(job, demand, seen, listed & ~stopped)
         if out_of_reach(job) or never_runs(gate, job):
             continue
         if not starts and len(required) >= demand.least:
@@ -72,14 +71,19 @@ def leave_alike(gate: Gate, job: Job, kept: Mask | None, resources: NodeResource
     """
     looked = resources.members(gate.ways(job)[0].partition) & resources.large_enough(job)
     resources.weights[:, looked if kept is None else looked & ~kept] = LOOKED_AT
-    look_at(gate, job, resources)
+    leave_looked_at(gate, job, kept, resources)
 
 
-def look_at(gate: Gate, job: Job, resources: NodeResources) -> None:
-    """Let a job that is tried on what is free leave its weights behind."""
-    demand = gate.demand(job)
+def leave_looked_at(gate: Gate, job: Job, kept: Mask | None, resources: NodeResources) -> None:
+    """Let a job that is tried on what is free and kept for nobody leave its weights behind."""
     for way in gate.ways(job):
-        able = way.usable & resources.suited(job, demand, job.request.features) & resources.shared(demand, job.user)
+        look_at(job, gate.demand(job), resources, way.usable if kept is None else way.usable & ~kept)
+
+
+def look_at(job: Job, demand: ResourceDemand, resources: NodeResources, usable: Mask) -> None:
+    """Weigh the nodes that would do for a job; none where it needs more than there are, whatever is free on them."""
+    if int((usable & resources.configured(job, demand)).sum()) >= demand.least:
+        able = usable & resources.suited(job, demand, job.request.features) & resources.shared(demand, job.user)
         weigh(resources, demand, resources.capacity(demand, able, demand.least)[0])
 
 

@@ -22,9 +22,9 @@ def find_nodes(resources: NodeResources, job: Job, demand: ResourceDemand, usabl
                ) -> Placement | None:
     """Return where a job can start on nodes that it may use; None where it cannot."""
     for features in choices(job.request.features):
+        if demand.least > int((usable & resources.configured(job, demand)).sum()):
+            continue  # Slurm looks at none of so few
         suited = usable & resources.suited(job, demand, features) & resources.shared(demand, job.user)
-        if demand.least > int(suited.sum()):
-            continue
         for group in _groups(resources, demand, suited, switches):
             found = _placed(resources, job, demand, group, features)
             if found is not None:

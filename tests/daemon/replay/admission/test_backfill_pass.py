@@ -92,9 +92,10 @@ def test_nodes_with_too_little_memory_stay_preferred_as_they_were():
         LOOKED_AT - 2, LOOKED_AT - 2, LOOKED_AT - 4]
 
 
-def test_who_finds_fewer_nodes_than_it_needs_makes_none_of_them_preferred():
-    """Slurm gives up before it weighs two nodes for a job of three."""
-    assert after_the_main_scheduler(Request(24, 3, 8)) == [LOOKED_AT] * 3
+def test_who_finds_fewer_nodes_than_it_needs_makes_these_preferred_where_enough_are_listed():
+    """Slurm 22.05 weighs two nodes for a job of three, as it logs, and looks at none of three for a job of four."""
+    assert after_the_main_scheduler(Request(24, 3, 8)) == [LOOKED_AT - 8, LOOKED_AT - 8, LOOKED_AT]
+    assert after_the_main_scheduler(Request(32, 4, 8)) == [LOOKED_AT] * 3
 
 
 def test_what_the_backfill_starts_ends_after_what_the_main_scheduler_started_before():

@@ -119,6 +119,16 @@ def test_slurm_keeps_nodes_for_who_counts_features_though_it_cannot_start_also_w
         {"1": "hold", "2": "hold"}, {"1": "hold", "2": "hold"}]
 
 
+def test_a_job_that_finds_one_node_of_two_makes_the_backfill_prefer_nodes_by_what_is_free_there():
+    """Slurm's main scheduler goes by all 8 GPUs of a, its backfill by the free one; it keeps b for 2+1: 3 starts."""
+    nodes = [node("a", gpus_allocated=7, cpus_allocated=7), node("b", gpus=4, gpus_allocated=4, cpus_allocated=32)]
+    first = waits("1", 8, nodes=2, priority=9.0)
+    first = replace(first, request=replace(first.request, gpus_per_node=None))
+    parts = [waits("2+0", 8, group="2", priority=8.0), waits("2+1", 0, group="2", priority=8.5)]
+    last = waits("3", 1, required=("a",), priority=5.0)
+    assert advised(GREEDY, nodes, runs("8", "a", 7), runs("9", "b", 4), first, *parts, last)["3"].action == "start"
+
+
 def test_who_counts_several_features_with_gpus_may_start_or_not():
     """Slurm looks for x with all GPUs, then for y, and fails at times where a and b would do."""
     nodes = [node("a", features=("x",)), node("b", features=("y",)), node("c")]
