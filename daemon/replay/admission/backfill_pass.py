@@ -27,9 +27,9 @@ from .main_pass import (
     leave_looked_at,
     may_fail,
     names_out_of_reach,
-    never_runs,
     out_of_reach,
     own_nodes,
+    stops_partition,
     too_few_available,
     tried_by_main,
     tries_again,
@@ -156,7 +156,7 @@ class BackfillPass:
                 self._unavailable |= {entry.row} if withheld else set()
             elif found.cause == ROOM and job.request.reservation and not job.group:
                 reserved.add(job.request.reservation)
-            elif found.cause == ROOM and (self._planning or job.group) and not never_runs(self.gate, job):
+            elif found.cause == ROOM and stops_partition(self.gate, job, nodes, self._planning):
                 stopped.add(job.partition)
                 nodes = nodes | resources.members(job.partition)
         return self._unavailable != unavailable

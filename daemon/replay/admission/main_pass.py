@@ -28,9 +28,9 @@ Earliest = Callable[[PartitionNodes, Callable[[NodeResources], Placement | None]
 def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
     """Leave the weights behind that the main scheduler does, in all of the possible pasts.
 
-    It goes by what nodes have in all where a job does not start. Such a job stops its reservation or, where nodes are
-    kept for waiting jobs, its partition, or the nodes that it names; heterogeneous jobs always stop their own, with all
-    partitions of no other nodes.
+    It goes by what nodes have in all where a job does not start, of those stopped as well if it could run on no others.
+    Such a job stops its reservation or, where nodes are kept for waiting jobs, its partition, or the nodes that it
+    names; heterogeneous jobs always stop their own, with all partitions of no other nodes.
     """
     resources, failed, reserved = gate.resources, set[str](), set[str]()
     stopped = np.zeros(len(resources.nodes), bool)
@@ -48,17 +48,17 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
             continue
         starts = isinstance(gate.find_beside(job, stopped), Placement)
         seen = resources if starts else resources.empty()
-        features = job.request.features
+        features, nowhere = job.request.features, unavailable(gate, job, stopped)
         listed = members & resources.large_enough(job)
         resources.weights[:, listed & resources.featured(features, demand.least) if features else listed] = LOOKED_AT
-        look_at(job, demand, seen, listed & ~stopped)
+        look_at(job, demand, seen, listed if nowhere else listed & ~stopped)
         if out_of_reach(job) or never_runs(gate, job):
             continue
         if not starts and len(required) >= demand.least:
             stopped |= resources.named(required)
         elif not starts and job.request.reservation:
             reserved.add(job.request.reservation)
-        elif not starts and planning:
+        elif not starts and planning and not nowhere:
             failed.add(ways[0].partition)
             stopped |= members
 
@@ -103,14 +103,31 @@ def never_runs(gate: Gate, job: Job) -> bool:
 
     Slurm refuses such a job when it is submitted, unless it lists other partitions as well.
     """
-    demand, resources = gate.demand(job), gate.resources
-    members, empty = resources.members(job.partition), resources.empty()
-    fits = np.zeros(len(members), bool)
+    return _lacks_nodes(gate, job, gate.resources.members(job.partition))
+
+
+def unavailable(gate: Gate, job: Job, stopped: Mask) -> bool:
+    """Tell whether a job cannot run on what is in service and not stopped in its partition, whatever ends there.
+
+    Slurm's main scheduler looks past it then ("Required node not available (down, drained or reserved)").
+    """
+    return _lacks_nodes(gate, job, _available(gate, job, stopped))
+
+
+def stops_partition(gate: Gate, job: Job, stopped: Mask, planning: bool) -> bool:
+    """Tell whether a job that finds no room stops Slurm's main scheduler for all behind it in its partition."""
+    return not never_runs(gate, job) if job.group else planning and not unavailable(gate, job, stopped)
+
+
+def _lacks_nodes(gate: Gate, job: Job, usable: Mask) -> bool:
+    """Tell whether a job would not fit on some nodes if nothing ran there."""
+    demand, empty = gate.demand(job), gate.resources.empty()
+    fits = np.zeros(len(usable), bool)
     for features in choices(job.request.features):
         if counts(features):
             return False  # any node may do for what its features leave
-        fits |= empty.capacity(demand, members & empty.suited(job, demand, features), demand.least)[0]
-    return int(fits.sum()) < demand.least or int(resources.gpus[fits].sum()) < demand.gpus
+        fits |= empty.capacity(demand, usable & empty.suited(job, demand, features), demand.least)[0]
+    return int(fits.sum()) < demand.least or int(empty.gpus[fits].sum()) < demand.gpus
 
 
 def fails_for_reservation(gate: Gate, job: Job, avoid: Mask, now: Earliest) -> bool:
@@ -186,8 +203,13 @@ def too_few_available(gate: Gate, job: Job, stopped: Mask) -> bool:
     """
     if job.group or job.request.reservation:
         return False
-    available = (gate.opened_to_any() | gate.opened(job, waking=True)) & ~stopped
-    return int((available & gate.resources.members(job.partition)).sum()) < gate.demand(job).least
+    return int(_available(gate, job, stopped).sum()) < gate.demand(job).least
+
+
+def _available(gate: Gate, job: Job, stopped: Mask) -> Mask:
+    """Return the nodes of a job's partition that are in service, be they reserved, and not stopped."""
+    in_service = gate.opened_to_any() | gate.opened(job, waking=True)
+    return in_service & gate.resources.members(job.partition) & ~stopped
 
 
 def passed_over_by_main(gate: Gate, job: Job) -> bool:

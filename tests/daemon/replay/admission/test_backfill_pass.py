@@ -2,7 +2,7 @@
 
 from idlewatt.daemon.replay.admission.backfill_pass import TURN_S, BackfillPass
 from idlewatt.daemon.replay.admission.gate import Gate, Hold
-from idlewatt.daemon.replay.admission.main_pass import tried_by_main
+from idlewatt.daemon.replay.admission.main_pass import stops_partition, tried_by_main
 from idlewatt.daemon.replay.admission.node_resources import LOOKED_AT
 from idlewatt.daemon.replay.admission.queue_entry import QueueEntry
 from idlewatt.storage.records import Allocation, Details, Job, JobState, Node, Request, SchedulerSnapshot
@@ -161,3 +161,34 @@ def test_components_start_together_on_nodes_that_are_chosen_anew():
     line = [QueueEntry(0, first, later=True), QueueEntry(1, part)]
     assert str(BackfillPass(gate, True).walk(line)[1]) == "b:1"
     assert str(BackfillPass(gate.copy(), True, {}).walk(line)[1]) == "a:1"
+
+
+def behind_a_job_of_another_partition(model):
+    """Return a gate, a job of p that asks for a model of GPUs, and the nodes that a job of q before it stops."""
+    nodes = tuple(Node(name, partitions=partitions, gpus=8, gpu_model=gpu_model, gpus_allocated=8, cpus=64,
+                       memory_bytes=1 << 40)
+                  for name, partitions, gpu_model in (("a", ("p", "q"), "v100"), ("b", ("p",), "a100")))
+    jobs = [Job(partition, NOW - 60, JobState.PENDING, partition, request, limit_s=3600.0, user="alice")
+            for partition, request in (("q", Request(8, 1, 8)), ("p", Request(4, 1, 4, gpu_model=model)))]
+    gate = Gate(SchedulerSnapshot(NOW, nodes, (), tuple(jobs), SchedulerRules(site=SITE)), NOW)
+    return gate, jobs, gate.resources.named(("a",))
+
+
+def test_who_could_run_on_no_nodes_but_stopped_ones_stops_nobody():
+    """Slurm 22.05 calls it ReqNodeNotAvail, and its main scheduler goes on in the partition."""
+    for model, stops in (("v100", False), ("a100", True), ("", True)):
+        gate, (_, job), stopped = behind_a_job_of_another_partition(model)
+        assert stops_partition(gate, job, stopped, planning=True) is stops
+        assert stops_partition(gate, job, stopped & False, planning=True)
+        assert not stops_partition(gate, job, stopped, planning=False)
+
+
+def test_who_could_run_on_no_nodes_but_stopped_ones_makes_these_preferred():
+    """Slurm's main scheduler looks whether it could run on any nodes of its partition, and weighs these."""
+    weights = {}
+    for model in ("v100", "a100", ""):
+        gate, jobs, _ = behind_a_job_of_another_partition(model)
+        tried_by_main(gate, jobs, planning=True)
+        weights[model] = gate.resources.weights[0].tolist()
+    assert weights == {"v100": [LOOKED_AT - 4, LOOKED_AT], "a100": [LOOKED_AT, LOOKED_AT - 4],
+                       "": [LOOKED_AT, LOOKED_AT - 4]}
