@@ -31,6 +31,7 @@ def helpful():
     return [against_fifo(seed, 0.2) for seed in SEEDS]
 
 
+@pytest.mark.long
 def test_one_that_helps_everybody_is_surely_within_all_bounds_as_soon_as_it_is_surely_better(helpful):
     better = [(pair, groups) for pair, groups in helpful if pair.jct().below(ASSUMED.error)]
     assert len(better) >= 2

@@ -16,6 +16,7 @@ from idlewatt.daemon.replay.workload import Charged, Workload
 from idlewatt.daemon.settings.priority import BackfillSettings, PrioritySettings
 
 pytestmark = pytest.mark.timeout(900)  # the walk that preempts is compiled here, beside others that compile
+OTHER_ORDERS = pytest.mark.long  # as the walk for orders that do not let those who preempt go first is compiled besides
 POLICY = "multifactor+slurm-placement+slurm-backfill"
 HIGH = Group(1.0, KEPT, frozenset({"low"}))
 
@@ -137,6 +138,7 @@ def test_the_same_run_is_the_same_and_every_job_ends():
     assert run.state.arrays.nodes.free_gpus.tolist() == [4, 4, 4]
 
 
+@OTHER_ORDERS
 @pytest.mark.parametrize("order", ["fifo", "sjf-limit"])
 def test_whoever_made_room_has_it_although_others_come_first_by_the_order(order):
     # In order the second of low comes before the high one, and would take the place of the first.
@@ -148,6 +150,7 @@ def test_whoever_made_room_has_it_although_others_come_first_by_the_order(order)
     assert run.state.arrays.jobs.preempted.tolist() == [1, 0, 0]
 
 
+@OTHER_ORDERS
 def test_those_that_nobody_preempts_keep_their_order():
     rows = jobs((0, 50, 4, "high"), (1, 50, 4, "low"), (2, 50, 4, "low"), (3, 50, 4, "high"), (4, 50, 4, "low"))
     run = replay("1x4", rows, order="fifo")
@@ -155,6 +158,7 @@ def test_those_that_nobody_preempts_keep_their_order():
     assert np.argsort(run.start).tolist() == [0, 3, 1, 2, 4]
 
 
+@OTHER_ORDERS
 def test_where_jobs_take_a_place_by_turns_for_ever_nobody_is_preempted_more_than_so_often():
     # The one of low comes before middle, middle before high, both by order; high may preempt low, and comes last.
     groups = {"high": HIGH, "low": Group(0.0, REQUEUED), "middle": Group(0.5)}
@@ -173,6 +177,7 @@ OVER = st.fixed_dictionaries({name: st.tuples(st.frozensets(st.sampled_from(QOS)
     [KEPT, REQUEUED, REQUEUED, CANCELLED])) for name in QOS})
 
 
+@OTHER_ORDERS
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(ROWS, OVER, st.sampled_from(["fifo", "multifactor", "sjf-limit"]), st.sampled_from([1.0, 121.0]), st.booleans(),
        st.booleans())

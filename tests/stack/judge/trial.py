@@ -20,17 +20,17 @@ ABREAST = 6
 
 def played_on(seed: int, rounds: int, jobs: int) -> Iterator[Round | AssertionError]:
     """Yield the rounds of one cluster; one that breaks off, as where Slurm looks no more in time, is the last."""
-    cluster = random_cluster(seed)
-    with running(cluster) as slurm:
-        for number in range(rounds):
-            try:
+    cluster, place = random_cluster(seed), f"{seed}, as its Slurm starts"
+    try:
+        with running(cluster) as slurm:
+            for number in range(rounds):
+                place = str(seed * 1000 + number)
                 played = play(slurm, cluster, seed * 1000 + number, jobs)
                 try_alone(slurm, [case for case in played.cases if disputed(case)])
-            except AssertionError as error:
-                yield AssertionError(f"{seed * 1000 + number}: {error}")
-                return
-            _tell(played)
-            yield played
+                _tell(played)
+                yield played
+    except AssertionError as error:
+        yield AssertionError(f"{place}: {error}")
 
 
 def trial(seeds: Iterable[int], rounds: int, jobs: int) -> Verdict:
