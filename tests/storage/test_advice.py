@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 
+from idlewatt.storage import schema
 from idlewatt.storage.advice import REASON_EVERY_S, AdviceChange
-from idlewatt.storage.following import IN_FORCE_S, WITHIN_S, Following, Stood, verdict_on
+from idlewatt.storage.following import IN_FORCE_S, WITHIN_S, Following, Stood, verdict_on, verdicts_on
 from idlewatt.storage.recommendations import Alternative, Instead, Placed, Placement
 from idlewatt.storage.records import Allocation, JobState, Request, SchedulerSnapshot
 
@@ -177,6 +178,16 @@ def test_what_became_of_advice_adds_up_over_snapshots(history, make):
         running = tuple(make.running(start_s, Allocation("a", 2), job_id=job_id) for job_id in jobs)
         history.record_snapshot(SchedulerSnapshot(start_s + 5, jobs=running))
     assert history.following() == (Following("easy", False, "start", "followed", 5),)
+
+
+def test_the_verdicts_on_a_job_are_those_on_its_own_runs(history, make):
+    history.record_recommendations([make.advice(110.0, "a", job_id=job_id) for job_id in "123"])
+    running = tuple(make.running(120.0, Allocation("a", 2), job_id=job_id) for job_id in "123")
+    history.record_snapshot(SchedulerSnapshot(125.0, jobs=running))
+    with history._reading() as connection:
+        found = [verdicts_on(connection, job) for job in connection.execute(select(schema.jobs.c.id)).scalars()]
+    assert [list(by_run.values()) for by_run in found] == [[{"easy": "followed"}]] * 3
+    assert len({run for by_run in found for run in by_run}) == 3
 
 
 def test_a_rerun_is_judged_by_advice_given_since_the_run_before(history, make):
