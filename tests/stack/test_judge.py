@@ -148,6 +148,8 @@ def test_the_main_scheduler_is_released_before_the_backfill(tmp_path, told, long
     interval, = (int(interval) for interval in slurm.in_force)  # read twice, Slurm would forget which nodes it prefers
     assert longest + HEAD_START_S <= interval <= longest + HEAD_START_S + 5
     assert slurm.asleep_s == interval
+    slurm.schedule("defer,bf_interval=1")
+    assert slurm.asleep_s == 1, "who waits for a job that the backfill never looks at would wait for an hour"
 
 
 def test_two_more_rounds_of_the_backfill_are_waited_for_however_long_it_sleeps(tmp_path, monkeypatch):

@@ -36,7 +36,7 @@ HEEDLESS = ACTING + ",bf_min_age_reserve=1000000"
 """Jobs are taken in order, and one that fits starts, whomever it delays."""
 HEAD_START_S = 3
 """By how much the main scheduler comes before the backfill, once both are released."""
-SETTLES_WITHIN_S, MOST_ROUNDS = 120.0, 8
+SETTLES_WITHIN_S, MOST_ROUNDS, USUAL_INTERVAL_S = 120.0, 8, 30
 _STARTING = threading.Lock()
 """One starts at a time: MariaDB's set-up failed now and then beside others of its kind."""
 _WOULD_START = re.compile(r"to start at (\S+) using \d+ processors on nodes (\S+)")
@@ -64,7 +64,7 @@ class Slurm:
         self.lasting: list[str] = []
         """Jobs that run before a round and stay until its end."""
         self.asleep_s = 0
-        """How long the backfill sleeps between its rounds since it was released."""
+        """How long the backfill sleeps between its rounds; where it has no job to look at, rounds are not counted."""
 
     def others(self) -> list[str]:
         """Return the jobs that came after those that last."""
@@ -96,6 +96,8 @@ class Slurm:
 
     def schedule(self, parameters: str) -> None:
         """Put other parameters of the scheduler in force."""
+        told = re.search(r"bf_interval=(\d+)", parameters)
+        self.asleep_s = int(told[1]) if told else USUAL_INTERVAL_S
         text = re.sub(r"^SchedulerParameters=.*$", f"SchedulerParameters={parameters}", self.conf.read_text(),
                       flags=re.MULTILINE)
         self.conf.write_text(text)
@@ -109,8 +111,7 @@ class Slurm:
         settled: a Slurm that reads its configuration between two rounds forgets which nodes it prefers.
         """
         rounds, waited_s = self._cycles()[1], int(time.time()) - self._last_backfill()
-        self.asleep_s = waited_s + HEAD_START_S
-        self.schedule(parameters.replace("bf_interval=1", f"bf_interval={self.asleep_s}"))
+        self.schedule(parameters.replace("bf_interval=1", f"bf_interval={waited_s + HEAD_START_S}"))
         wait_for(lambda: self._cycles()[1] > rounds or not _waiting(self.states()))
 
     def queue(self) -> dict[int, dict[str, Any]]:
