@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import true
 
 from idlewatt.storage import phrases, schema, windows
 from idlewatt.storage.packed import MISSING, Unreadable, pack, scaled, unpack, unscaled
@@ -95,6 +96,18 @@ def test_mean_power_that_is_energy_over_time_comes_back_to_the_last_digit(histor
     third = rollup(0.0, 1, energy_joules=100.0, power_mean_watts=100.0 / 300.0)
     history.record_rollups([third])
     assert history.rollups(0, 300) == (third,)
+
+
+def test_windows_made_one_add_up_and_energy_that_none_of_them_knows_is_not_known(history):
+    measured = [rollup(start_s, 1, energy_joules=energy) for start_s, energy in ((0.0, 60.0), (300.0, None))]
+    unmeasured = [rollup(start_s, 2, measured_seconds=0.0, energy_joules=None, power_mean_watts=None)
+                  for start_s in (0.0, 300.0)]
+    history.record_rollups(measured + unmeasured)
+    with history._reading() as connection:
+        joined = windows.Packed(0.0, 600.0, windows.merged(windows.gpu_windows(connection, true())))
+        found = {one.index: one for one in windows.rollups_of(joined, windows.names_of(connection))}
+    assert {index: (one.measured_seconds, one.energy_joules) for index, one in found.items()} == {
+        1: (600.0, 60.0), 2: (0.0, None)}
 
 
 def test_rows_of_the_schema_before_version_8_come_back_as_the_rollups_that_they_were():
