@@ -40,9 +40,10 @@ def has_features(features: Collection[str], expression: str, nodes: int = 1) -> 
     """Tell whether a node may be one of so many that meet ``a100&nvswitch``, ``(rack1|rack2)&ib`` or ``[a*2&b*1]``.
 
     ``|`` binds weaker than ``&``. A count smaller than the number of nodes is met by some of them: of ``[a*2&b*1]`` on
-    three nodes each has one or the other, and of ``a*2`` on three a node may have neither; nor need it of ``a*2&b*1``,
-    as without brackets one node counts for both. That the counts add up, and that brackets want all nodes alike,
-    concerns the set of nodes and is left out. What is nested deeper than anybody writes is met by no node.
+    three nodes each has one or the other, and of ``a*2`` on three a node may have neither. Without brackets a node may
+    count for several terms, so that of ``a*2&b*1`` on three nodes one may have neither as well. That the counts add up,
+    and that brackets want all nodes alike, concerns the set of nodes and is left out. What is nested deeper than
+    anybody writes is met by no node.
     """
     if not expression:
         return True

@@ -24,7 +24,7 @@ from .main_pass import (
     first_by_terms,
     found_apart,
     leave_alike,
-    leave_looked_at,
+    leave_weighed,
     may_fail,
     names_out_of_reach,
     out_of_reach,
@@ -204,7 +204,7 @@ class BackfillPass:
             elif self._planning and unlimited_by_terms(self.gate, entry.job):
                 self._keep(entry, plan)
         elif self._weights_matter:
-            leave_looked_at(self.gate, entry.job, kept, self.gate.resources)
+            leave_weighed(self.gate, entry.job, kept, self.gate.resources)
         return found
 
     def _lacks(self, entry: QueueEntry) -> Hold | None:

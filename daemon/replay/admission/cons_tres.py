@@ -26,7 +26,7 @@ HEAVIEST = 255
 def weigh(resources: NodeResources, demand: ResourceDemand, fits: Mask) -> Counts:
     """Return the weights of nodes as Slurm leaves them after it has looked at a job, and keep them.
 
-    It weighs each node that would do, be there fewer than the job needs.
+    Each node that would do is weighed, even where these are fewer than the job needs.
     """
     if demand.gpus:
         near = resources.free_gpus

@@ -28,9 +28,10 @@ Earliest = Callable[[PartitionNodes, Callable[[NodeResources], Placement | None]
 def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
     """Leave the weights behind that the main scheduler does, in all of the possible pasts.
 
-    It goes by what nodes have in all where a job does not start, of those stopped as well if it could run on no others.
-    Such a job stops its reservation or, where nodes are kept for waiting jobs, its partition, or the nodes that it
-    names; heterogeneous jobs always stop their own, with all partitions of no other nodes.
+    A job that does not start is looked at on all that nodes have: on those that are not stopped, or on all of its
+    partition where it could run on none of them. Such a job stops its reservation or, where nodes are kept for waiting
+    jobs, its partition, or the nodes that it names; heterogeneous jobs always stop their own, with all partitions of no
+    other nodes.
     """
     resources, failed, reserved = gate.resources, set[str](), set[str]()
     stopped = np.zeros(len(resources.nodes), bool)
@@ -51,7 +52,7 @@ def tried_by_main(gate: Gate, jobs: Iterable[Job], planning: bool) -> None:
         features, nowhere = job.request.features, unavailable(gate, job, stopped)
         listed = members & resources.large_enough(job)
         resources.weights[:, listed & resources.featured(features, demand.least) if features else listed] = LOOKED_AT
-        look_at(job, demand, seen, listed if nowhere else listed & ~stopped)
+        weigh_listed(job, demand, seen, listed if nowhere else listed & ~stopped)
         if out_of_reach(job) or never_runs(gate, job):
             continue
         if not starts and len(required) >= demand.least:
@@ -71,17 +72,17 @@ def leave_alike(gate: Gate, job: Job, kept: Mask | None, resources: NodeResource
     """
     looked = resources.members(gate.ways(job)[0].partition) & resources.large_enough(job)
     resources.weights[:, looked if kept is None else looked & ~kept] = LOOKED_AT
-    leave_looked_at(gate, job, kept, resources)
+    leave_weighed(gate, job, kept, resources)
 
 
-def leave_looked_at(gate: Gate, job: Job, kept: Mask | None, resources: NodeResources) -> None:
-    """Let a job that is tried on what is free and kept for nobody leave its weights behind."""
+def leave_weighed(gate: Gate, job: Job, kept: Mask | None, resources: NodeResources) -> None:
+    """Leave the weights behind that a job does which is tried on what is free and not kept for others."""
     for way in gate.ways(job):
-        look_at(job, gate.demand(job), resources, way.usable if kept is None else way.usable & ~kept)
+        weigh_listed(job, gate.demand(job), resources, way.usable if kept is None else way.usable & ~kept)
 
 
-def look_at(job: Job, demand: ResourceDemand, resources: NodeResources, usable: Mask) -> None:
-    """Weigh the nodes that would do for a job; none where it needs more than there are, whatever is free on them."""
+def weigh_listed(job: Job, demand: ResourceDemand, resources: NodeResources, usable: Mask) -> None:
+    """Weigh the nodes that would do for a job, unless fewer nodes are usable at all than it needs."""
     if int((usable & resources.configured(job, demand)).sum()) >= demand.least:
         able = usable & resources.suited(job, demand, job.request.features) & resources.shared(demand, job.user)
         weigh(resources, demand, resources.capacity(demand, able, demand.least)[0])
@@ -246,7 +247,7 @@ def counted_separately(gate: Gate, job: Job, nodes: Mask | None = None) -> bool:
 
 
 def _first_has_all(gate: Gate, job: Job, nodes: Mask) -> bool:
-    """Tell whether the first of the features that a job counts finds all GPUs on some nodes, as many as the others."""
+    """Tell whether all of a job's GPUs are free where its first feature is, and all features count as many nodes."""
     (name, number), *others = counts(job.request.features)
     if any(count != number for _, count in others):
         return False

@@ -23,7 +23,7 @@ def find_nodes(resources: NodeResources, job: Job, demand: ResourceDemand, usabl
     """Return where a job can start on nodes that it may use; None where it cannot."""
     for features in choices(job.request.features):
         if demand.least > int((usable & resources.configured(job, demand)).sum()):
-            continue  # Slurm looks at none of so few
+            continue  # Slurm gives up before it looks at any of so few nodes
         suited = usable & resources.suited(job, demand, features) & resources.shared(demand, job.user)
         for group in _groups(resources, demand, suited, switches):
             found = _placed(resources, job, demand, group, features)

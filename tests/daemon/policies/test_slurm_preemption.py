@@ -16,7 +16,7 @@ from idlewatt.daemon.replay.workload import Charged, Workload
 from idlewatt.daemon.settings.priority import BackfillSettings, PrioritySettings
 
 pytestmark = pytest.mark.timeout(900)  # the walk that preempts is compiled here, beside others that compile
-OTHER_ORDERS = pytest.mark.long  # as the walk for orders that do not let those who preempt go first is compiled besides
+OTHER_ORDERS = pytest.mark.long  # a second walk is compiled for them
 POLICY = "multifactor+slurm-placement+slurm-backfill"
 HIGH = Group(1.0, KEPT, frozenset({"low"}))
 
