@@ -43,9 +43,9 @@ class Promotion:
     """As ``daemon.learning.promotion.Verdict.figures`` gives them; empty when nothing was measured."""
 
 
-CAUSES = ("doubt", "stale", "damaged", "unknown", "failed")
-"""Why an agent abstains: it doubts itself, the snapshot is old, its files cannot be used, it meets a partition or GPU
-type it never saw, or what it answered cannot be done."""
+CAUSES = ("doubt", "later", "stale", "damaged", "unknown", "failed")
+"""Why an agent abstains: it doubts itself, waiting jobs are expected to end later under it, the snapshot is old, its
+files cannot be used, it meets a partition or GPU type it never saw, or what it answered cannot be done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ class Advisor:
         shadows += [result.advice.answer for result in results if result.advice and not result.served_model.active]
         leader = next((result.advice for result in results if result.advice and result.served_model.active), None)
         if leader is None:
-            first, rows = heuristic, self._rendered(heuristic, context, expected(self._heuristic, context))
+            first, rows = heuristic, self._rendered(heuristic, context, expected(self._heuristic, context).waits)
         else:
             first, rows = leader.answer, self._rendered_by_agent(leader, heuristic, context)
             shadows.insert(0, heuristic)

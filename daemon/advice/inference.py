@@ -12,7 +12,10 @@ from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, moved
 from ..replay.state import ClusterState
 from .diagnosis import Diagnosis
 from .policy_advice import PolicyAdvice
-from .wait_estimate import WaitChange, changes, futures
+from .wait_estimate import PolicyComparison, WaitChange, compared, futures
+
+LATER = 0.0
+"""An agent abstains where waiting jobs are expected to end later than under the incumbent by more than this share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +91,27 @@ def _model_result(served_model: ServedModel, agent: TrainedPolicy, context: Deci
     if doubt is not None:
         return ModelResult(served_model, drift=drift, cause="doubt", reason=doubt)
     answer = PolicyAdvice(context.state, agent, context.diagnosis)
-    changes = expected(agent, context) if served_model.active else {}
-    return ModelResult(served_model, ModelAdvice(agent, answer, changes), drift)
+    comparison = expected(agent, context) if served_model.active else PolicyComparison()
+    if (later := why_later(comparison)) is not None:
+        return ModelResult(served_model, drift=drift, cause="later", reason=later)
+    return ModelResult(served_model, ModelAdvice(agent, answer, comparison.waits), drift)
 
 
-def expected(policy: Policy, context: DecisionContext) -> dict[int, WaitChange]:
-    """Return what a policy is expected to change in waiting against the incumbent."""
+def expected(policy: Policy, context: DecisionContext) -> PolicyComparison:
+    """Return what a policy is expected to change for the waiting jobs against the incumbent."""
     if context.incumbent is None:
-        return {}
-    return changes(context.state, policy, context.incumbent, futures(context.state, context.draws))
+        return PolicyComparison()
+    return compared(context.state, policy, context.incumbent, futures(context.state, context.draws))
+
+
+def why_later(comparison: PolicyComparison) -> str | None:
+    """Return that the waiting jobs are expected to end later under an agent; None where they are not.
+
+    An agent that is better on the whole can be worse from here on: when it takes over from another order, the longest
+    jobs are often the next ones that would start.
+    """
+    later = comparison.completion_ratio - 1
+    return f"the waiting jobs are expected to take {later:.1%} longer under it" if later > LATER else None
 
 
 def reasons(agent: TrainedPolicy, state: ClusterState, row: int) -> tuple[str, ...]:

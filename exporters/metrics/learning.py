@@ -17,8 +17,9 @@ class LearningMetrics:
         "Whether the agent gave no advice in the last round (1), so that the fallback's goes out where it is "
         "active, or did (0).", "policy", cap=POLICIES)
     abstentions_total: Series = counter(
-        "Rounds in which the agent gave no advice, by cause: doubt (of its own), stale (the scheduler's facts), "
-        "damaged (its files), unknown (partitions or GPU types) or failed.", "policy", "cause", cap=POLICIES * 5)
+        "Rounds in which the agent gave no advice, by cause: doubt (of its own), later (waiting jobs are expected to "
+        "end later under it), stale (the scheduler's facts), damaged (its files), unknown (partitions or GPU types) "
+        "or failed.", "policy", "cause", cap=POLICIES * 6)
     drift_ratio: Series = gauge(
         "Share of waiting jobs that lie outside of what the agent was trained on.", "policy", cap=POLICIES)
     regret_ratio: Series = gauge(

@@ -174,7 +174,8 @@ def _watched() -> Row:
                   most=1.0,
                   empty=NO_AGENT)),
         (8, lines("Rounds without advice", "Rounds, over the time range, in which an agent abstained, by cause: doubt "
-                  "of its own, stale facts, damaged files, unknown partitions or GPUs, or a failure.",
+                  "of its own, jobs that are expected to end later under it, stale facts, damaged files, unknown "
+                  "partitions or GPUs, or a failure.",
                   ((f"sum by ({SITE}, policy, cause) (increase(idlewatt_abstentions_total{{{DAEMON}}}[$__range]))",
                     "{{policy}}: {{cause}}"),), "short", empty=quiet("no agent has ever abstained"))))
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ...advice.inference import why_later
+from ...advice.wait_estimate import compared
 from ...agents.histories import subset
 from ...agents.kinds import TraceWindow, TrainingConfig, figures
 from ...agents.scorer.agent import Scorer, load
@@ -34,6 +36,8 @@ LOOK_S = 900.0
 WINDOW, LEARNED, LOADS, SELECT = 800, 2 / 3, (0.7, 1.2), 10
 """Jobs of a part of a trace to learn from, all of the first part of it, at any of these loads; how many choose."""
 MOST_JOBS = 4000
+DRAWS = 8
+"""Futures in which what the agent changes is forecast; a daemon draws 20 unless it is told otherwise."""
 SHORTER = {"Venus vcvGl": 16}
 """Number of nodes on which a trace's jobs wait, for traces whose jobs do not wait on their own cluster."""
 
@@ -110,6 +114,8 @@ def doubting(agent: Scorer, window: TraceWindow) -> tuple[engine.Run, int, Mappi
         nonlocal active
         if len(state.waiting):
             about, _ = next(agent.doubts(state), ("", ""))
+            if not about and why_later(compared(state, agent, incumbent.policy, DRAWS)):
+                about = "later"
             abstained[about] += 1
             active = incumbent if about else scorer
         return active

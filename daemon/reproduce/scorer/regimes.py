@@ -73,7 +73,7 @@ def window(regime: Regime, seed: int) -> TraceWindow:
     user = (kinds // KINDS).astype(np.int32)
     if regime.limits == "no":
         limit, user, kinds = np.full(jobs, np.inf), np.full(jobs, -1, np.int32), np.full(jobs, -1)
-    work = Workload.of(submit, run_s, gpus, limit=limit, user=user)
+    work = Workload.of(submit, run_s, gpus, limit=limit, user=user, user_names=tuple(map(str, range(USERS))))
     # What is known of run times is what had ended under the incumbent, the same for all compared policies.
     past = run(cluster, work, named(INCUMBENT))
     known: dict[str, Any] = predicted_columns(submit_s=work.submit, run_s=work.run, ended_s=past.end,

@@ -1,5 +1,6 @@
 """Advice by agents: asked first where their word can be taken; else the heuristic's goes out, and why is told."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -95,6 +96,30 @@ def test_nothing_is_told_of_changes_when_nothing_is_to_be_drawn():
     settings = AdviceSettings(policy=FIFO, shadow=(), draws=0)
     found = Advisor(settings, AdviceInputs((leads(Agent()),), FIFO, foresight)).advise(small_cluster(), NOW)
     assert {row.wait_change_s for row in found.recommendations} == {None}
+
+
+def longest_first(state):
+    """Start the longest job first, so that the jobs wait longer in the mean."""
+    longest = sorted(state.waiting.tolist(), key=lambda job: -state.workload.limit[job])[:1]
+    return [Start(job, (0,), (8,)) for job in longest if state.arrays.nodes.free_gpus[0] == 8]
+
+
+def test_an_agent_under_which_the_waiting_jobs_would_end_later_leaves_it_to_the_heuristic():
+    settings = AdviceSettings(policy=SJF, shadow=())
+    served_models = (leads(Agent(decide=longest_first)),)
+    advice = Advisor(settings, AdviceInputs(served_models, SJF, foresight)).advise(small_cluster(), NOW)
+    (result,) = advice.model_results
+    assert (advice.active, result.cause) == (SJF, "later")
+    assert re.fullmatch(r"the waiting jobs are expected to take \d+\.\d% longer under it", result.reason)
+    assert {row.policy for row in advice.recommendations} == {SJF}
+
+
+def test_an_agent_in_the_shadow_shows_what_it_would_do_though_jobs_would_end_later():
+    settings = AdviceSettings(policy=SJF, shadow=())
+    shadow = ServedModel("agent@1", False, Agent(decide=longest_first))
+    advice = Advisor(settings, AdviceInputs((shadow,), SJF, foresight)).advise(small_cluster(), NOW)
+    assert [result.cause for result in advice.model_results] == [""]
+    assert {(row.policy, row.shadow) for row in advice.recommendations} == {(SJF, False), ("agent@1", True)}
 
 
 def impossible(state):
