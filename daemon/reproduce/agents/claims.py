@@ -12,7 +12,7 @@ from ...learning.training import INCUMBENT
 from ...sweep import ALWAYS
 from ..report import Section, Table
 from ..scorer.regimes import INCUMBENT as FIRST_COME
-from .elsewhere import LOOK_S, Served
+from .elsewhere import EACH, LOOK_S, Served
 from .setting import Setting
 
 TITLE = "The agents on public traces"
@@ -48,36 +48,49 @@ class Judged:
 def facts(sites: Sequence[str], evaluations: Sequence[Judged], setting: Setting,
           served: Sequence[Served] = ()) -> dict[str, object]:
     """Return the values of the report, by the names in its template."""
-    return {"title": TITLE, "preface": [
+    return {
+        "title": TITLE, "preface": _preface(setting) if sites else [
+            "The jobs are generated, or those of public traces: no figure here is from a real site."],
+        "sections": [section for number, site in enumerate(sites)
+                     for section in _site(site, [judged for judged in evaluations if judged.site == number])]
+        + ([_elsewhere(served, setting)] if served else [])}
+
+
+def _preface(setting: Setting) -> list[str]:
+    """Return how agents are trained and judged on later weeks of public traces."""
+    return [
         "The jobs are those of public traces. The traces do not contain their programs: each job gets one of the "
         "applications of Pollux' tables, drawn by the seed, and may take from half to twice its GPUs, eight at most. "
         "Speeds are therefore published figures, and no figure here is from a real site.",
         f"Each agent learned from the first weeks for {setting.budget_s:g} s at most and is judged on the last, with "
         f"{setting.seeds} seeds; the incumbent is {INCUMBENT}. Figures are means over seeds, with the least "
         "and the greatest in brackets. The bound is no policy: it takes all GPUs as one machine that interrupts and "
-        "resizes jobs at no cost."],
-        "sections": [section for number, site in enumerate(sites)
-                     for section in _site(site, [judged for judged in evaluations if judged.site == number])]
-        + ([_elsewhere(served, setting)] if served else [])}
+        "resizes jobs at no cost."]
 
 
 def _elsewhere(results: Sequence[Served], setting: Setting) -> Section:
     """Return the results of scorers on other sites than their own, with and without abstaining."""
-    alone, doubting = (max(getattr(result, which) for result in results) for which in ("alone", "doubting"))
-    harmed = sum(result.doubting > HARM for result in results)
+    alone, doubting, worst = (max(getattr(result, which) for result in results)
+                              for which in ("alone", "doubting", "worst"))
     return Section("Scorers on sites that they were not trained for", [
         f"Each scorer learned for {setting.elsewhere_s:g} s and decides every {LOOK_S / 60:.0f} min while a job "
-        f"waits. Where it abstains, {FIRST_COME} decides. Figures are mean JCT over that of {FIRST_COME} alone.",
+        f"waits. Where it abstains, {FIRST_COME} decides. Figures are mean JCT over that of {FIRST_COME} alone: the "
+        f"geometric mean over {EACH} histories of each generated site, with its 95 % interval, and one of each trace. "
+        "The worst is the greatest ratio of one history: where a queue is long, a few other starts change its mean "
+        "JCT by several per cent, for better or worse.",
         f"Of {len(results)} pairs {sum(result.alone > HARM for result in results)} are more than 1 % worse without "
-        f"abstention, {alone:.3f} at worst, and {harmed} with it, {doubting:.3f} at worst."],
-        [Table(("trained on", "evaluated on", "random-feasible", "without abstention", "with abstention", "rounds",
-                "abstained", "for"), [_served(result) for result in results])])
+        f"abstention, {alone:.3f} at worst, and {sum(result.doubting > HARM for result in results)} with it, "
+        f"{doubting:.3f} at worst. In {sum(result.worst > HARM for result in results)} pairs a single history is, with "
+        f"abstention, {worst:.3f} at worst."],
+        [Table(("trained on", "evaluated on", "random-feasible", "without abstention", "with abstention", "worst",
+                "rounds", "abstained", "for"), [_served(result) for result in results])])
 
 
 def _served(result: Served) -> tuple[str, ...]:
     abstained, reasons = sum(result.doubts.values()), sorted(result.doubts.items(), key=lambda pair: -pair[1])
-    return (result.home, result.site, f"{result.chance:.3f}", f"{result.alone:.3f}", f"{result.doubting:.3f}",
-            str(result.rounds),
+    over = f" ({result.interval[0]:.3f} to {result.interval[1]:.3f})" if result.interval else ""
+    return (result.home, result.site, f"{result.chance:.3f}", f"{result.alone:.3f}", f"{result.doubting:.3f}{over}",
+            f"{result.worst:.3f}", f"{result.rounds:,}",
             f"{abstained / max(1, result.rounds):.0%}",
             ", ".join(f"{about} {count / result.rounds:.0%}" for about, count in reasons))
 

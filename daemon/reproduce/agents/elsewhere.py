@@ -6,7 +6,7 @@ When the scorer abstains, the site's own order decides. So it can do harm only i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from ...policies import named
 from ...replay import engine
 from ...replay.arrays import NOW, Floats
 from ...replay.cluster import Cluster
+from ...replay.outcome import paired_ratio
 from ...replay.state import ClusterState
 from ...replay.timeline import begun, proceed
 from ..packaged import GPUS, TraceSite, workload_of
@@ -36,6 +37,8 @@ LOOK_S = 900.0
 WINDOW, LEARNED, LOADS, SELECT = 800, 2 / 3, (0.7, 1.2), 10
 """Jobs of a part of a trace to learn from, all of the first part of it, at any of these loads; how many choose."""
 MOST_JOBS = 4000
+EACH = 5
+"""Number of histories that are drawn for each generated site; of a trace there is one."""
 DRAWS = 8
 """Futures in which what the agent changes is forecast; a daemon draws 20 unless it is told otherwise."""
 SHORTER = {"Venus vcvGl": 16}
@@ -68,7 +71,10 @@ REAL = ("Venus vcvGl", "Philly 0e4a51 on", "Philly 7f04ca on", "Philly 11cb48", 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Result of one scorer on one site: ratios of mean completion times to that of the site's own order."""
+    """Result of one scorer on one site: ratios of mean completion times to that of the site's own order.
+
+    A ratio is the geometric mean over the site's histories.
+    """
 
     home: str
     site: str
@@ -77,6 +83,10 @@ class Served:
     """Ratio of the scorer when it never abstains."""
     doubting: float
     """Ratio when the site's own order decides while the scorer abstains."""
+    interval: tuple[float, float] | None
+    """95 % interval of ``doubting`` over the histories, by Student's t on logarithms; None with one history."""
+    worst: float
+    """``doubting`` of the history where it is greatest."""
     rounds: int
     """Number of rounds with a waiting job."""
     doubts: Mapping[str, int]
@@ -90,18 +100,23 @@ def served(home: Home, traces: Path, folder: Path, budget_s: float, steps: int |
     for _ in train(TrainingConfig(fit, later, INCUMBENT, 0, budget_s, folder, OBJECTIVE, steps=steps)):
         pass
     agent = load(folder / "best")
-    for name, window in sites(traces):
-        yield tried(agent, home.name, name, window)
+    for name, windows in sites(traces):
+        yield tried(agent, home.name, name, windows)
 
 
-def tried(agent: Scorer, home: str, site: str, window: TraceWindow) -> Served:
-    """Replay a site under its own order, at random, and under a scorer with and without abstaining."""
-    incumbent_s, random_s, alone_s = (
-        figures(engine.run(window.cluster, window.workload, policy), window.since_s).jct_mean_s
-        for policy in (named(INCUMBENT), named("random-feasible"), agent))
-    done, rounds, doubts = doubting(agent, window)
-    abstaining_s = figures(done, window.since_s).jct_mean_s
-    return Served(home, site, random_s / incumbent_s, alone_s / incumbent_s, abstaining_s / incumbent_s, rounds, doubts)
+def tried(agent: Scorer, home: str, site: str, windows: Sequence[TraceWindow]) -> Served:
+    """Replay a site's histories under its own order, at random, and under a scorer with and without abstaining."""
+    jct_s, rounds, doubts = np.empty((len(windows), 4)), 0, Counter[str]()
+    for row, window in zip(jct_s, windows, strict=True):
+        abstaining, rounds_here, doubts_here = doubting(agent, window)
+        rounds, doubts = rounds + rounds_here, doubts + Counter(doubts_here)
+        row[:] = [figures(done, window.since_s).jct_mean_s for done in (*(
+            engine.run(window.cluster, window.workload, policy)
+            for policy in (named(INCUMBENT), named("random-feasible"), agent)), abstaining)]
+    chance, alone, ratio = (paired_ratio(column, jct_s[:, 0]) for column in jct_s[:, 1:].T)
+    return Served(home, site, chance.estimate, alone.estimate, ratio.estimate,
+                  (ratio.low, ratio.high) if len(windows) > 1 else None, float((jct_s[:, 3] / jct_s[:, 0]).max()),
+                  rounds, dict(doubts))
 
 
 def doubting(agent: Scorer, window: TraceWindow) -> tuple[engine.Run, int, Mapping[str, int]]:
@@ -140,16 +155,16 @@ def _idle_looks(submit: Floats, time_s: float) -> int:
     return max(1, int((later[0] - time_s) // LOOK_S)) if len(later) else 1
 
 
-def sites(traces: Path) -> Iterator[tuple[str, TraceWindow]]:
-    """Yield the name and the jobs of each site on which scorers are evaluated."""
+def sites(traces: Path) -> Iterator[tuple[str, Sequence[TraceWindow]]]:
+    """Yield the name and the histories of each site on which scorers are evaluated."""
     for regime in MADE_UP:
-        yield f"generated jobs, {regime.name}", judging(regime, 0)
+        yield f"generated jobs, {regime.name}", [judging(regime, number) for number in range(EACH)]
     for name in REAL:
         trace = trace_of(name)
-        yield trace.name, slice_of(trace, traces)
+        yield trace.name, [slice_of(trace, traces)]
     for name, nodes in SHORTER.items():
         trace = replace(trace_of(name), nodes=nodes)
-        yield f"{name} on {nodes} nodes", slice_of(trace, traces)
+        yield f"{name} on {nodes} nodes", [slice_of(trace, traces)]
 
 
 def files() -> set[str]:

@@ -54,7 +54,7 @@ def longest_first():
     (lambda: made_up(20, jobs=500), "size"), (venus, "size"), (lambda: made_up(1), "size"),
     (lambda: made_up(4, "no", 0.9, 400), "jobs")])
 def test_a_scorer_abstains_outside_its_training_range_and_no_job_waits_longer(longest_first, site, why):
-    one = elsewhere.tried(longest_first, "4 nodes", "elsewhere", site())
+    one = elsewhere.tried(longest_first, "4 nodes", "elsewhere", [site()])
     assert one.alone > 1.01, "it would do harm"
     assert one.doubting <= 1.01
     assert max(one.doubts, key=one.doubts.get) == why
@@ -64,7 +64,7 @@ def test_a_scorer_abstains_outside_its_training_range_and_no_job_waits_longer(lo
 def test_a_scorer_abstains_when_no_known_fact_distinguishes_jobs(longest_first):
     known = {name: bounds for name, bounds in longest_first.card.seen.items() if name not in INPUTS}
     anywhere = Scorer(longest_first.members, replace(longest_first.card, seen=known))
-    one = elsewhere.tried(anywhere, "4 nodes", "no limits, no users", made_up(4, "no", 0.9, 400))
+    one = elsewhere.tried(anywhere, "4 nodes", "no limits, no users", [made_up(4, "no", 0.9, 400)])
     assert one.alone > 1.01
     assert one.doubting <= 1.01
     assert one.doubts["run times"] > 0.95 * one.rounds
@@ -72,20 +72,33 @@ def test_a_scorer_abstains_when_no_known_fact_distinguishes_jobs(longest_first):
 
 @pytest.mark.parametrize("nodes", [4, 8])
 def test_a_scorer_that_does_harm_on_its_own_site_abstains_where_that_is_foreseen(longest_first, nodes):
-    one = elsewhere.tried(longest_first, "4 nodes", "at home", made_up(nodes))
+    one = elsewhere.tried(longest_first, "4 nodes", "at home", [made_up(nodes)])
     assert one.alone > 1.2, "it does not doubt itself"
     assert one.doubting <= 1.01
     assert max(one.doubts, key=one.doubts.get) == "later"
 
 
-def test_the_report_counts_harmful_scorers():
-    served = [elsewhere.Served("a", "b", 1.5, 1.54, 1.0, 200, {"size": 200}),
-              elsewhere.Served("a", "c", 1.5, 0.8, 1.02, 100, {"jobs": 10, "members": 30})]
+def test_a_site_of_several_histories_has_an_interval_and_its_worst_history(longest_first):
+    short, long = made_up(20, jobs=400), made_up(20, jobs=500)
+    both, one, other = (elsewhere.tried(longest_first, "4 nodes", "20 nodes", windows)
+                        for windows in ([short, long], [short], [long]))
+    assert both.alone == pytest.approx((one.alone * other.alone) ** 0.5)
+    assert (both.rounds, both.doubts) == (one.rounds + other.rounds, {"size": one.rounds + other.rounds})
+    assert (both.doubting, both.interval, both.worst) == (1.0, (1.0, 1.0), 1.0)
+    assert one.interval is None
+
+
+def test_the_report_counts_harmful_scorers_and_histories():
+    served = [elsewhere.Served("a", "b", 1.5, 1.54, 1.0, None, 1.0, 200, {"size": 200}),
+              elsewhere.Served("a", "c", 1.5, 0.8, 0.9, (0.8, 1.1), 1.03, 1100, {"jobs": 110, "members": 330}),
+              elsewhere.Served("a", "d", 1.5, 0.8, 1.02, (0.99, 1.05), 1.04, 100, {})]
     section = claims.facts([], [], FULL, served)["sections"][-1]
-    assert ("Of 2 pairs 1 are more than 1 % worse without abstention, 1.540 at worst, and 1 with it, "
-            "1.020 at worst.") in \
-        section.paragraphs[-1]
-    assert [row[-2:] for row in section.tables[0].rows] == [("100%", "size 100%"), ("40%", "members 30%, jobs 10%")]
+    assert ("Of 3 pairs 1 are more than 1 % worse without abstention, 1.540 at worst, and 1 with it, 1.020 at worst. "
+            "In 2 pairs a single history is, with abstention, 1.040 at worst.") in section.paragraphs[-1]
+    assert [row[4:] for row in section.tables[0].rows] == [
+        ("1.000", "1.000", "200", "100%", "size 100%"),
+        ("0.900 (0.800 to 1.100)", "1.030", "1,100", "40%", "members 30%, jobs 10%"),
+        ("1.020 (0.990 to 1.050)", "1.040", "100", "0%", "")]
     assert claims.facts([], [], FULL)["sections"] == []
 
 
