@@ -184,7 +184,7 @@ class Scorer:
 
 def _alike(inputs: Floats) -> str | None:
     """Return that the jobs' expected run times differ by less than their own errors; None where they do not."""
-    if len(inputs) < FEW:
+    if len(inputs) < 2:
         return None
     guess, by_run, by_use = (inputs[:, INPUTS.index(name)] for name in ("best guess", "spread of run times",
                                                                         "spread of use"))

@@ -15,6 +15,7 @@ from idlewatt.daemon.agents.scorer.agent import Scorer, load
 from idlewatt.daemon.agents.scorer.network import INPUTS, layer
 from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
 from idlewatt.daemon.replay.engine import decisions, forecast, run
+from idlewatt.daemon.replay.workload import Workload
 
 from .conftest import small
 from .test_network import crowded
@@ -78,6 +79,14 @@ def test_it_doubts_when_its_members_disagree(scorer):
         layer(other, name)[1] *= -1.0
     layer(other, "mood.base")[:, -2:] = 0.0
     assert "disagree" in Scorer(other, scorer.card).doubt(crowded(scorer))
+
+
+@pytest.mark.parametrize(("hours", "alike"), [((1, 1), True), ((1, 100), False), ((1, 1, 1.5), True), ((5,), False)])
+def test_it_doubts_that_run_times_tell_two_jobs_apart_as_it_does_of_many(scorer, hours, alike):
+    work = Workload.of(np.zeros(len(hours)), np.full(len(hours), 600.0), np.full(len(hours), 32),
+                       limit=3600.0 * np.array(hours))
+    state = next(iter(decisions(Cluster.from_spec("4x8"), work, scorer))).state
+    assert ("run times" in dict(scorer.doubts(state))) == alike
 
 
 def test_it_gives_reasons_in_an_operators_words(scorer):

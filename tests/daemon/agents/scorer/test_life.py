@@ -12,10 +12,10 @@ NOW_S, INCUMBENT = 1.8e9, "fifo+first-fit+easy"
 
 
 def snapshot(nodes=2, *, limit_s=4 * 3600.0):
-    """Some nodes, of which one is taken, and jobs of four GPUs that wait."""
+    """Some nodes, and jobs of four GPUs that wait, of which the longest may take ``limit_s`` and the next a tenth."""
     known = tuple(Node(f"n{node}", ("gpu",), 8, cpus=64) for node in range(nodes))
     jobs = tuple(Job(str(number), NOW_S - 600 + number, JobState.PENDING, "gpu", Request(4, cpus=16), "user1",
-                     name="train", limit_s=limit_s) for number in range(1, 4))
+                     name="train", limit_s=limit_s / 10.0 ** (3 - number)) for number in range(1, 4))
     return SchedulerSnapshot(NOW_S, known, (Partition("gpu", tuple(node.name for node in known)),), jobs)
 
 
