@@ -423,6 +423,7 @@ def test_restarts_lose_nothing_and_double_nothing(daemon, cluster):
     submit = ("-p", "A100", "--gres=gpu:a100:1")
     across = cluster.sbatch(*submit, "-J", "across")
     cluster.wait_for(lambda: recorded(daemon, across))
+    cluster.wait_for(lambda: any(joules for _, joules in daemon.samples("idlewatt_energy_joules_total")))
     assert daemon.end(signal.SIGTERM) == 0
     watched, measured = time.time() - daemon.seen_s, measured_s(daemon)
     assert watched / 2 - 5 < measured <= time.time() - daemon.started_s
