@@ -76,8 +76,9 @@ def compared(state: ClusterState, policy: Policy, other: Policy, draws: int, see
     low, high = np.quantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     waits = {int(job): WaitChange(float(mean), _interval(float(least), float(most), draws))
              for job, mean, least, most in zip(waiting, differences.mean(axis=0), low, high, strict=True)}
-    sums = ends[:, (ends < HORIZON_S).any(axis=0)].sum(axis=1)
-    return PolicyComparison(waits, float(sums[0] / sums[1]) if sums[1] > 0 else 1.0)
+    counted = (ends < HORIZON_S).any(axis=0)
+    sums = ends[:, counted].sum(axis=1)
+    return PolicyComparison(waits, float(sums[0] / sums[1]) if counted.any() else 1.0)
 
 
 def _interval(low: float, high: float, draws: int) -> tuple[float, float] | None:

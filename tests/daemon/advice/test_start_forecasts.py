@@ -57,7 +57,9 @@ def test_whether_it_came_so_is_counted_once_by_policy(after_s, came):
 
 def test_an_interval_without_an_end_cannot_be_missed_late_and_a_minute_is_no_miss():
     assert StartForecast(NOW, None).came(NOW + 1e9) == "within"
-    assert StartForecast(NOW, NOW + 10).came(NOW + 60) == StartForecast(NOW, NOW + 10).came(NOW - 50) == "within"
+    forecast = StartForecast(NOW, NOW + 10)
+    assert forecast.came(NOW + 70) == forecast.came(NOW - 60) == "within"
+    assert (forecast.came(NOW + 70.5), forecast.came(NOW - 60.5)) == ("later", "earlier")
 
 
 def test_forecasts_are_made_anew_after_a_while_and_the_first_one_counts(monkeypatch):
