@@ -108,8 +108,7 @@ def expected(policy: Policy, context: DecisionContext) -> PolicyComparison:
 def why_later(comparison: PolicyComparison) -> str | None:
     """Return that the waiting jobs are expected to end later under an agent; None where they are not.
 
-    An agent that is better on the whole can be worse from here on: when it takes over from another order, the longest
-    jobs are often the next ones that would start.
+    An agent that is better on the whole can be worse for the queue that waits now.
     """
     later = comparison.completion_ratio - 1
     return f"the waiting jobs are expected to take {later:.1%} longer under it" if later > LATER else None

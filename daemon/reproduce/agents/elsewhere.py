@@ -1,6 +1,6 @@
 """A scorer of one site, evaluated on other sites: of another size, another generator, or another trace.
 
-When the scorer abstains, the site's own order decides. So it can do harm only in rounds in which it does not abstain.
+When the scorer abstains, the site's own order decides. Where the two take turns, the result can be worse than either.
 """
 
 from __future__ import annotations
