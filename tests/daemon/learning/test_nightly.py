@@ -884,7 +884,7 @@ def test_the_daemon_trains_and_publishes_how_it_went(rig):
     rig.now_s += 660
     service.training()
     assert service.known.training.running
-    service._nights._child.wait(120)
+    service._nights._child.wait(300)
     service.training()
     facts = DaemonView(service, lambda: service.settings).published()
     assert facts.training_runs_total == {"refused": 1.0}
