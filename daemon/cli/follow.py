@@ -48,7 +48,7 @@ def command(config_file: Path, dry_run: bool, address: str, mode: str | None, si
 
     Only fresh advice of the active policy is followed, and only while nothing is degraded. A
     change is undone when its job has not started in time, when the advice changes or ends, and when this process ends.
-    Running jobs and jobs whose owner named nodes are left alone.
+    Running jobs are left alone, and no nodes are required for a job whose owner named nodes.
 
     \b
     Examples:
