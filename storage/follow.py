@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
 from sqlalchemy import Connection, insert, select, update
 
 from . import schema
-from .values import TableRow, number, words
+from .values import TableRow, chunks, number, words
 
 State = Literal["intended", "done", "pinned", "started", "taking_back",
                 "taken_back", "edited", "refused", "lapsed", "ended"]
@@ -103,6 +104,14 @@ def read(connection: Connection, since_s: float, limit: int | None = None) -> tu
     table = schema.follow_changes
     query = select(table).where(table.c.intended_s >= since_s).order_by(table.c.id.desc()).limit(limit)
     return tuple(map(_change, connection.execute(query)))
+
+
+def read_of(connection: Connection, job_ids: Collection[str]) -> tuple[FollowChange, ...]:
+    """Return the changes of some jobs, the oldest first."""
+    table = schema.follow_changes
+    found = (row for ids in chunks({words(job_id) for job_id in job_ids})
+             for row in connection.execute(select(table).where(table.c.job_id.in_(ids))))
+    return tuple(sorted(map(_change, found), key=lambda change: change.id or 0))
 
 
 def _change(row: TableRow) -> FollowChange:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -84,6 +84,13 @@ class FollowLedger:
         """Return what was intended since a moment, the newest first."""
         with self._transaction(writing=False) as connection:
             return follow.read(connection, since_s, limit)
+
+    def changes_of(self, job_ids: Collection[str]) -> tuple[FollowChange, ...]:
+        """Return every change of some jobs, the oldest first."""
+        if not job_ids:
+            return ()
+        with self._transaction(writing=False) as connection:
+            return follow.read_of(connection, job_ids)
 
     @contextmanager
     def _transaction(self, *, writing: bool = True) -> Iterator[Connection]:

@@ -7,6 +7,7 @@ import re
 
 import requests
 from pydantic import BaseModel, ConfigDict, ValidationError
+from urllib3.exceptions import HTTPError
 
 from ...exporters.causes import innermost
 from ...exporters.text import clean
@@ -66,7 +67,7 @@ class Adviser:
             standing = self._rows("status")
             rows = self._rows("recommendations")
             after = self._rows("status")
-        except (requests.RequestException, OSError, ValueError, RecursionError) as error:
+        except (requests.RequestException, HTTPError, OSError, ValueError, RecursionError) as error:
             return BelievedAdvice(silence=f"the daemon does not answer ({clean(innermost(error))[:200]})")
         for status in (standing, after):
             if silence := _silence(status, self._rules.despite):
@@ -76,7 +77,7 @@ class Adviser:
                               tuple(start for start in starts if isinstance(start, str)))
 
     def _rows(self, endpoint: str) -> list[object]:
-        """Return the rows of an endpoint; raises RequestException, or ValueError for what is no such answer."""
+        """Return the rows of an endpoint; raises RequestException or HTTPError, ValueError for what is no answer."""
         daemon = self._rules.daemon
         url = f"{daemon.url.rstrip('/')}/api/v1/{endpoint}"
         with self._session.get(url, timeout=daemon.timeout, verify=str(daemon.ca_file) if daemon.ca_file else True,

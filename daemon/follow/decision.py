@@ -10,7 +10,7 @@ from typing import Literal
 
 from ...storage.follow import Attribute, FollowChange
 from ..settings.follow import FollowSettings
-from .sight import ACTIVE, Advised, QueuedJob, Sight, spelled
+from .sight import ACTIVE, CALLED_OFF, PENDING, RAN, Advised, QueuedJob, Sight, spelled
 
 Fate = Literal["keep", "confirm", "started", "ended", "edited", "lapsed", "take_back", "taken_back"]
 RATE_S = 60.0
@@ -19,7 +19,7 @@ CLOCKS_APART_S = 5.0
 OVERTAKEN = "its owner edited it at the same moment; what it overtook is set again"
 LARGEST_NICE = 2_000_000_000
 PASSED_OVER = ("partition", "user", "policy", "plain", "command", "unknown", "not_pending", "resubmitted", "pinned",
-               "open", "waited", "at_once", "per_minute", "changed", "stale", "unreadable")
+               "open", "refused", "waited", "at_once", "per_minute", "changed", "stale", "unreadable")
 """Why a job that is advised to start is left alone."""
 
 
@@ -57,11 +57,11 @@ def _verdict(change: FollowChange, sight: Sight, rules: FollowSettings) -> Chang
     job = sight.jobs.get(change.job_id)
     if job is not None and not job.understood:
         return ChangeVerdict(change, "keep", "what the scheduler tells of the job is not understood")
-    if job is None or not (job.pending or job.state in ACTIVE):
+    if job is None or (job.state in CALLED_OFF and change.state != "started"):
         return ChangeVerdict(change, "ended", "the job is over")
     present = job.value(change.attribute)
     if not job.pending:
-        fate: Fate = "keep" if change.state == "started" else "started"
+        fate: Fate = "started" if job.state in (*ACTIVE, *RAN) and change.state != "started" else "keep"
         return ChangeVerdict(change, fate, "the job has started", present)
     if change.overtaken is not None and present in (change.after, change.before):
         return ChangeVerdict(change, "take_back", OVERTAKEN, present)
@@ -123,7 +123,7 @@ def wishes(sight: Sight, rules: FollowSettings) -> tuple[list[WantedChange], Cou
     if sight.stopped or sight.advice.silence:
         return made, passed
     room = rules.limits.at_once - sum(change.state != "started" for change in sight.open)
-    lately = sum(sight.now_s - change.intended_s < RATE_S for change in sight.lately)
+    lately = sum(sight.now_s - change.intended_s < RATE_S for change in _as_now(sight, rules))
     pace = rules.limits.per_minute - lately
     for advised, job, attribute in _permitted(sight, rules, passed):
         wish = _wish(advised, job, attribute, sight, rules)
@@ -134,6 +134,11 @@ def wishes(sight: Sight, rules: FollowSettings) -> tuple[list[WantedChange], Cou
         else:
             made.append(wish)
     return made, passed
+
+
+def _as_now(sight: Sight, rules: FollowSettings) -> Iterator[FollowChange]:
+    """Yield the changes of before that were made in earnest, or in a dry run where this is one, too."""
+    return (change for change in sight.lately if change.dry_run == rules.dry_run)
 
 
 def _permitted(sight: Sight, rules: FollowSettings, passed: Counter[str]) \
@@ -162,7 +167,7 @@ def _why_not(advised: Advised, job: QueuedJob, rules: FollowSettings) -> str | N
         ("policy", rules.policy not in ("", advised.policy, advised.policy.partition("@")[0])),
         ("plain", not job.plain),
         ("command", not advised.plain or (advised.task and job.array != advised.job_id)),
-        ("not_pending", not job.pending),
+        ("not_pending", job.state != PENDING),
         ("resubmitted", abs(job.submit_s - advised.submit_s) >= 1.5))
     return next((reason for reason, applies in reasons if applies), None)
 
@@ -174,12 +179,15 @@ def _wish(advised: Advised, job: QueuedJob, attribute: Attribute, sight: Sight,
         return "open"
     if attribute == "required_nodes" and job.nodes:
         return "pinned"
-    waited = sum(change.waited_s(sight.now_s) for change in sight.lately if change.job_id == job.job_id)
-    left = rules.start_within - waited
-    if left < 2 * rules.every:
-        return "waited"
     after = spelled(advised.nodes) if attribute == "required_nodes" else str(job.nice + rules.nice)
     if attribute == "nice" and abs(int(after)) > LARGEST_NICE:
         return "pinned"
+    before = [change for change in _as_now(sight, rules) if change.job_id == job.job_id]
+    if any(change.state == "refused" and (change.attribute, change.after) == (attribute, after)
+           and sight.now_s - change.intended_s < rules.start_within for change in before):
+        return "refused"
+    left = rules.start_within - sum(change.waited_s(sight.now_s) for change in before)
+    if left < 2 * rules.every:
+        return "waited"
     # A look before the time is up: the next one would be too late.
     return WantedChange(advised, job, attribute, job.value(attribute), after, sight.now_s + left - rules.every)

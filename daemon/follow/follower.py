@@ -47,8 +47,10 @@ class Follower:
                  clock: Callable[[], float] = time.time, *, only_dry: bool = False) -> None:
         self._rules, self._scheduler, self._ledger, self._ask = rules, scheduler, ledger, ask
         self._process, self._clock, self._only_dry = process, clock, only_dry
-        self._lately: dict[int, FollowChange] = {
-            change.id: change for change in ledger.changes(clock() - DAY_S) if change.id is not None}
+        self._lately: dict[int, FollowChange] = {}
+        self._recalled = frozenset[str]()
+        """Jobs of which the ledger was read from its beginning."""
+        self._recall(ledger.changes(clock() - DAY_S))
         self.tally = FollowCounts()
 
     def look(self) -> None:
@@ -92,9 +94,12 @@ class Follower:
     def _sight(self, now_s: float, advice: BelievedAdvice, stopped: bool) -> Sight:
         # A scheduler on which nothing is changed takes nothing back that was changed in earnest.
         open_changes = tuple(change for change in self._ledger.open_changes() if change.dry_run or not self._only_dry)
-        self._lately = {number: change for number, change in self._lately.items() if change.intended_s > now_s - DAY_S}
         jobs = self._scheduler.jobs([change.job_id for change in open_changes]
                                     + [start.job_id for start in advice.starts])
+        self._recall(self._ledger.changes_of(jobs.keys() - self._recalled))
+        self._recalled = frozenset(jobs)
+        self._lately = {number: change for number, change in self._lately.items()
+                        if change.intended_s > now_s - DAY_S or change.job_id in jobs}
         return Sight(now_s, jobs, advice, open_changes, tuple(self._lately.values()), self._process, stopped)
 
     def _judge(self, judged: Iterable[ChangeVerdict]) -> None:
@@ -221,8 +226,10 @@ class Follower:
         return known
 
     def _remember(self, change: FollowChange) -> None:
-        if change.id is not None:
-            self._lately[change.id] = change
+        self._recall([change])
+
+    def _recall(self, changes: Iterable[FollowChange]) -> None:
+        self._lately |= {change.id: change for change in changes if change.id is not None}
 
 
 def thrown(kill_switch: Path) -> bool:

@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from ...storage.follow import Attribute, FollowChange
 
 PENDING, WINDING_DOWN = "PENDING", ("COMPLETING", "STOPPED", "SIGNALING")
+HELD = ("REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED", "EXPEDITING")
+"""What squeue prints in place of PENDING of jobs that wait until somebody, or something, releases them."""
 ACTIVE = ("RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "RESIZING", "REQUEUED", *WINDING_DOWN)
 """States of Slurm in which a job has been started and is not over: nothing of it is touched."""
+RAN = ("COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "OUT_OF_MEMORY", "LAUNCH_FAILED",
+       "RECONFIG_FAIL")
+"""States in which a job was started and is over; while Slurm lists it, it can be requeued with what was changed."""
+CALLED_OFF = ("CANCELLED", "DEADLINE", "REVOKED")
+"""States in which a job is over that may never have been started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +49,8 @@ class QueuedJob:
 
     @property
     def pending(self) -> bool:
-        """Tell whether it waits."""
-        return self.state == PENDING
+        """Tell whether it waits, be it that it is held."""
+        return self.state == PENDING or self.state in HELD
 
     def value(self, attribute: Attribute) -> str:
         """Return an attribute as changes are noted."""
@@ -93,7 +100,7 @@ class Sight:
     open: tuple[FollowChange, ...] = ()
     """What may still stand, the oldest first."""
     lately: tuple[FollowChange, ...] = ()
-    """What was intended within the last day, these among them."""
+    """What was intended within the last day, and of jobs that Slurm lists at any time, these among them."""
     process: str = ""
     stopped: bool = False
     """Whether the kill switch is thrown."""
@@ -109,7 +116,8 @@ class Sight:
         """Return the job that advice is about: of an array the next task that waits and is nobody's yet."""
         if (job := self.jobs.get(advised.job_id)) is not None:
             return job
-        tasks = [job for job in self.jobs.values() if job.array == advised.job_id and job.pending and job.plain]
+        tasks = [job for job in self.jobs.values()
+                 if job.array == advised.job_id and job.state == PENDING and job.plain]
         return min((job for job in tasks if not job.nodes), key=_number, default=min(tasks, key=_number, default=None))
 
     def followed(self, advised: Advised) -> bool:

@@ -1,6 +1,8 @@
 """Advice is believed only whole, fresh, undegraded and of the active policy."""
 
 import json
+import socket
+from threading import Thread
 
 import pytest
 import responses
@@ -87,6 +89,27 @@ def test_an_answer_of_another_kind_is_a_silence(web, how):
     answers(web, [ROW], **how) if "status" not in how else web.get(f"{API}/status", json={"status": "error"})
     assert advice().starts == ()
     assert advice().silence.startswith("the daemon does not answer")
+
+
+@pytest.fixture
+def broken_off():
+    """The address of a server that begins an answer and goes away."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n0123456789")
+
+        thread = Thread(target=answer, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+def test_an_answer_that_breaks_off_is_a_silence(broken_off):
+    rules = parse(f"daemon: {{url: '{broken_off}'}}\nallow: {{partitions: [gpu], users: ['*']}}\n")
+    assert Adviser(rules).advice(NOW).silence.startswith("the daemon does not answer")
 
 
 def test_a_daemon_that_is_down_is_a_silence():

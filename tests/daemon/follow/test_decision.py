@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.follow.config import parse
 from idlewatt.daemon.follow.decision import PASSED_OVER, verdicts, wishes
-from idlewatt.daemon.follow.sight import ACTIVE, Advised, BelievedAdvice, QueuedJob, Sight
+from idlewatt.daemon.follow.sight import CALLED_OFF, HELD, Advised, BelievedAdvice, QueuedJob, Sight
 from idlewatt.storage.follow import OPEN, FollowChange
 
 NOW = 1_000_000.0
 RULES = parse("allow: {partitions: [gpu, big], users: ['stud-*', ada], actions: [required_nodes, nice]}\n"
               "limits: {at_once: 3, per_minute: 4}\n")
-STATES = ("PENDING", "RUNNING", "COMPLETED", "CANCELLED", "COMPLETING", "SUSPENDED")
+STATES = ("PENDING", "RUNNING", "COMPLETED", "CANCELLED", "COMPLETING", "SUSPENDED", "SPECIAL_EXIT", "NEVER_HEARD_OF")
 IDS = ("1", "2", "3", "4")
 NODES = (("a",), ("b",), ("a", "b"))
 
@@ -53,6 +53,7 @@ ARRAY = Advised("7", NOW - 500, "gpu", ("a",), "easy", NOW - 5, NOW - 5, task=Tr
 TASKS = {f"7_{task}": QueuedJob(f"7_{task}", "PENDING", "gpu", "ada", (), 0, NOW - 500, array="7")
          for task in (3, 10, 4)}
 ONE_ACTION = parse("allow: {partitions: [gpu], users: ['*']}\n")
+IN_EARNEST = ONE_ACTION.model_copy(update={"dry_run": False})
 
 
 def pinned(task, snapshot_s):
@@ -99,7 +100,7 @@ def test_only_what_waits_and_is_our_own_is_ever_taken_back(sight):
     for verdict in verdicts(sight, RULES):
         if verdict.fate == "take_back":
             job = sight.jobs[verdict.change.job_id]
-            assert job.state == "PENDING"
+            assert job.state in ("PENDING", *HELD)
             assert job.value(verdict.change.attribute) == verdict.change.after
             assert not (verdict.change.dry_run and verdict.change.process != "own")
             assert verdict.why
@@ -109,7 +110,7 @@ def test_only_what_waits_and_is_our_own_is_ever_taken_back(sight):
 def test_what_stands_against_the_rules_is_always_taken_back(sight):
     for verdict in verdicts(sight, RULES):
         change, job = verdict.change, sight.jobs.get(verdict.change.job_id)
-        stands = job is not None and job.state == "PENDING" and job.value(change.attribute) == change.after
+        stands = job is not None and job.pending and job.value(change.attribute) == change.after
         if not stands or change.dry_run and change.process != "own":
             continue
         wrong = (sight.stopped or sight.advice.silence or change.process != "own" or change.deadline_s <= NOW
@@ -119,13 +120,58 @@ def test_what_stands_against_the_rules_is_always_taken_back(sight):
 
 
 @given(sights())
-def test_every_change_of_a_job_that_is_over_is_let_go(sight):
+def test_every_change_of_a_job_that_is_gone_is_let_go_and_of_one_that_ran_none_that_may_come_back(sight):
     for verdict in verdicts(sight, RULES):
-        job = sight.jobs.get(verdict.change.job_id)
-        if job is None or job.state not in ("PENDING", *ACTIVE):
+        job, change = sight.jobs.get(verdict.change.job_id), verdict.change
+        if job is None or job.state in CALLED_OFF and change.state != "started":
             assert verdict.fate == "ended"
-        elif job.state != "PENDING" and not verdict.change.dry_run:
+        elif not job.pending and not (change.dry_run and change.process != "own"):
             assert verdict.fate in ("keep", "started")
+
+
+@pytest.mark.parametrize("state", HELD)
+def test_what_was_changed_on_a_job_that_is_requeued_and_held_is_taken_back(state):
+    change, held = replace(pinned("7", NOW - 5), state="started"), QueuedJob("7", state, "gpu", "ada", ("a",), 0,
+                                                                          NOW - 500)
+    advised = replace(ARRAY, job_id="7", task=False)
+    (one,) = verdicts(Sight(NOW, {"7": held}, BelievedAdvice((advised,)), (change,), process="own"), ONE_ACTION)
+    assert (one.fate, one.why) == ("take_back", "the job was requeued")
+    assert wishes(Sight(NOW, {"7": replace(held, nodes=())}, BelievedAdvice((advised,))), ONE_ACTION) == (
+        [], {"not_pending": 1})
+
+
+def test_a_job_that_is_over_may_be_requeued_until_slurm_forgets_it():
+    job, change = QueuedJob("7", "COMPLETED", "gpu", "ada", ("a",), 0, NOW - 500), pinned("7", NOW - 5)
+
+    def fate(job, change):
+        jobs = {"7": job} if job else {}
+        return verdicts(Sight(NOW, jobs, BelievedAdvice(), (change,), process="own"), ONE_ACTION)[0].fate
+
+    assert fate(job, change) == "started", "it started and ended between two looks"
+    started = replace(change, state="started")
+    assert [fate(one, started) for one in (job, replace(job, state="CANCELLED"), None)] == ["keep", "keep", "ended"]
+    assert fate(replace(job, state="PENDING"), started) == "take_back"
+    assert fate(replace(job, state="CANCELLED"), change) == "ended"
+
+
+def test_what_slurm_has_refused_is_not_tried_again_at_once_and_holds_up_nobody_else():
+    jobs = {name: QueuedJob(name, "PENDING", "gpu", "ada", (), 0, NOW - 500) for name in "12"}
+    rows = tuple(replace(ARRAY, job_id=name, task=False) for name in "12")
+    refused = replace(pinned("1", NOW - 70), state="refused", intended_s=NOW - 70, ended_s=NOW - 70)
+    sight = Sight(NOW, jobs, BelievedAdvice(rows), (), (refused,), "own")
+    made, passed = wishes(sight, IN_EARNEST)
+    assert ([wish.job.job_id for wish in made], passed) == (["2"], {"refused": 1})
+    made, _ = wishes(replace(sight, now_s=NOW - 70 + IN_EARNEST.start_within), IN_EARNEST)
+    assert [wish.job.job_id for wish in made] == ["1", "2"]
+    elsewhere = replace(sight, advice=BelievedAdvice((replace(rows[0], nodes=("b",)),)))
+    assert [wish.after for wish in wishes(elsewhere, IN_EARNEST)[0]] == ["b"]
+
+
+def test_the_time_that_a_dry_run_held_nobody_up_is_not_taken_off_that_of_a_job():
+    dry = replace(pinned("1", NOW - 3600), dry_run=True, state="lapsed", intended_s=NOW - 3600, ended_s=NOW - 3485)
+    sight = one(lately=(dry,))
+    assert len(wishes(sight, IN_EARNEST)[0]) == 1
+    assert wishes(sight, ONE_ACTION) == ([], {"waited": 1})
 
 
 @given(sights())
@@ -149,14 +195,15 @@ def test_nothing_is_wished_for_beyond_what_is_allowed(sight):
 def test_no_more_is_wished_for_than_the_limits_allow(sight):
     made, _ = wishes(sight, RULES)
     waiting = sum(change.state != "started" for change in sight.open)
-    minute = sum(NOW - change.intended_s < 60 for change in sight.lately)
+    minute = sum(NOW - change.intended_s < 60 and change.dry_run == RULES.dry_run for change in sight.lately)
     assert len(made) <= max(0, min(3 - waiting, 4 - minute))
 
 
 @given(sights())
 def test_no_job_waits_longer_under_all_its_changes_than_the_stated_time(sight):
     for wish in wishes(sight, RULES)[0]:
-        waited = sum(change.waited_s(NOW) for change in sight.lately if change.job_id == wish.job.job_id)
+        waited = sum(change.waited_s(NOW) for change in sight.lately
+                     if change.job_id == wish.job.job_id and change.dry_run == RULES.dry_run)
         assert waited + wish.deadline_s + RULES.every - NOW <= RULES.start_within + 1e-6
 
 

@@ -1,10 +1,12 @@
 """What the guard takes back beside a process that hangs."""
 
+from dataclasses import replace
+
 import pytest
 
 from idlewatt.daemon.follow.config import parse
 from idlewatt.daemon.follow.follower import Follower
-from idlewatt.daemon.follow.sight import BelievedAdvice, QueuedJob
+from idlewatt.daemon.follow.sight import Advised, BelievedAdvice, QueuedJob
 
 RULES = parse("allow: {partitions: [gpu], users: ['*'], actions: [nice]}\n")
 
@@ -26,3 +28,14 @@ def test_what_was_given_back_counts_as_such_only_once_it_is_seen(ledger, queue):
     queue.jobs = jobs
     assert guard.take_back_overdue(10.0) == 0
     assert not ledger.open_changes()
+
+
+def test_a_job_that_has_waited_for_us_as_long_as_it_may_is_left_alone_days_later_too(ledger, queue):
+    now_s, advised = 200_000.0, Advised("7", 1.0, "gpu", ("a",), "easy", 200_000.0, 200_000.0)
+    queue.nice = 0
+    rules = RULES.model_copy(update={"dry_run": False})
+    (left,) = ledger.open_changes()
+    ledger.move(replace(left, state="taken_back", ended_s=3.0 + rules.start_within))
+    follower = Follower(rules, queue, ledger, lambda _: BelievedAdvice((advised,)), "own", lambda: now_s)
+    follower.look()
+    assert (queue.nice, follower.tally.passed_over) == (0, {"waited": 1})
