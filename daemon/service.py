@@ -155,7 +155,7 @@ class Service:
 
     def recommend(self, name: str) -> None:
         """Evaluate one recommender; its previous rows stay until there are new ones."""
-        known, kind, now_s = self.known, subjects()[name], self._clock()
+        known, kind, now_s = self.standing(), subjects()[name], self._clock()
         if known.snapshot is None or not may_advise(known.snapshot, now_s, self.settings) or not self._warm_up.over():
             return
         for _ in self._collection.read(*kind.reads, within_s=PATIENCE * self.settings.recommenders.of(name).every):
@@ -252,19 +252,22 @@ class Service:
                 for key in ("url", "state", "backlog_bytes"):
                     if getattr(settings.storage, key) != getattr(self.settings.storage, key):
                         raise ConfigError(f"storage.{key}: another database needs a restart, not a reload")
+                settings = opening.with_recorded_scheduler(settings, self._history)
                 recommenders = opening.recommenders(settings, self._history,
                                                      opening.unchanged(self._recommenders, self.settings, settings))
+                model_roles = self._model_roles if settings.storage == self.settings.storage else \
+                    ModelRoles(settings, self._history, self._speed, self._clock())
                 sources = opening.sources(settings, self._clock, opening.kept(self.sources, self.settings, settings))
-            except ConfigError as error:
+            except (ConfigError, StoreError) as error:
                 self._reloaded = False
                 log.error("configuration not reloaded, the old one goes on", extra={"error": str(error)})
-                raise
-            self._swap(settings, sources, recommenders)
+                raise ConfigError(str(error)) from error
+            self._swap(settings, sources, recommenders, model_roles)
             self._reloaded, self._loaded_s = True, self._clock()
             log.info("configuration reloaded", extra={"sources": len(sources)})
 
-    def _swap(self, settings: Settings, sources: list[Watched], recommenders: dict[str, Recommender]) -> None:
-        settings = opening.with_recorded_scheduler(settings, self._history)
+    def _swap(self, settings: Settings, sources: list[Watched], recommenders: dict[str, Recommender],
+              model_roles: ModelRoles) -> None:
         self._replays.end()
         self._collection.leave(but=sources)
         self.beat.stop()
@@ -272,9 +275,9 @@ class Service:
         if opening.heuristics(settings) != opening.heuristics(self.settings):
             self._warm_up.end()
             self._warm_up = opening.warm_up(settings)
-        if settings.storage != self.settings.storage:
+        if model_roles is not self._model_roles:
             self._model_roles.end()
-            self._model_roles = ModelRoles(settings, self._history, self._speed, self._clock())
+            self._model_roles = model_roles
         self._collection = Collection(sources, self._collection)
         self._accounts = self._collection.accounts(self._clock)
         self._keys = self._keys.renewed(self._collection.schedulers)

@@ -11,6 +11,7 @@ from cost import widened
 
 from idlewatt.daemon import config, opening
 from idlewatt.daemon.advice import warm_up
+from idlewatt.daemon.advice.recommender import Recommendations
 from idlewatt.daemon.advice.warm_up import WarmUp
 from idlewatt.daemon.config import ConfigError
 from idlewatt.daemon.settings.priority import MULTIFACTOR, PRIORITY_LINES
@@ -281,6 +282,41 @@ def test_a_bad_reload_changes_nothing_and_is_shown(rig):
     assert service.sources is sources
     assert service.settings is settings
     assert published(service).config_last_reload_successful == 0
+
+
+def unreadable(*_, **__):
+    raise StoreUnavailable("the server of the database does not answer")
+
+
+@pytest.mark.parametrize(("method", "change"), [
+    ("speeds", {"recommenders": "{elastic: {settle: 20m}}"}),
+    ("standings", {"storage": "{url: 'sqlite:///URL', retention: {speeds: 500d}}"})])
+def test_a_reload_while_the_history_cannot_be_read_keeps_the_old_configuration_and_its_cycles(
+        rig, monkeypatch, method, change):
+    service = rig.service()
+    settings, beat = service.settings, service.beat
+    change = {key: text.replace("sqlite:///URL", settings.storage.url) for key, text in change.items()}
+    monkeypatch.setattr(service._history, method, unreadable)
+    with pytest.raises(ConfigError, match="the server of the database does not answer"):
+        service.reload(lambda: config.parse(rig.text(**change)))
+    assert (service.settings, service.beat) == (settings, beat)
+    assert service.settings is settings
+    assert not beat._stopping
+
+
+def test_recommenders_do_not_go_by_advice_that_is_too_old(rig, monkeypatch):
+    service = rig.service(cycles="{jobs: 1h, assess: 1h, advise: 15s, record: 1h}")
+    collect(service)
+    service.advise()
+    service.assess()
+    given = []
+    monkeypatch.setattr(service._recommenders["power_down"], "recommend",
+                        lambda context: given.append(context.advice) or Recommendations(context.now_s))
+    service.recommend("power_down")
+    rig.watch(service, 900)  # while every round of advice fails
+    service.recommend("power_down")
+    assert [advice.withdrawn for advice in given] == [False, True]
+    assert given[1].power_down == {}
 
 
 def test_another_database_needs_a_restart(rig):
