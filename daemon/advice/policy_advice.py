@@ -75,7 +75,7 @@ class PolicyAdvice:
 
     def needed_at(self) -> dict[str, float]:
         """Return when each node is first expected to be used by a waiting job."""
-        first: dict[str, float] = {}
+        first = {node: self._state.now for placement, _ in self._starts.values() for node in placement.nodes}
         for expectation in self._expected.values():
             for node in expectation.placement.nodes:
                 first[node] = min(first.get(node, float("inf")), expectation.start)

@@ -23,7 +23,9 @@ def gpu_options(job: Job, request: Request) -> str:
 def host_options(job: Job, cpus: int, memory_bytes: int) -> str:
     """Return the options for CPUs and memory of the whole request; 0 for what it does not request."""
     if job.steering is None:
-        return " ".join(_of_task(cpus, memory_bytes))
+        request = job.request
+        nodes = max(1, request.nodes)
+        return " ".join(_of_task(cpus // max(nodes, request.details.tasks), memory_bytes // nodes))
     text = ", ".join(_of_pod(job.request, cpus, memory_bytes))
     return f"{text} for each pod" if _pods(job.request) > 1 else text
 

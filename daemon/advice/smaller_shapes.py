@@ -120,14 +120,19 @@ def _fewer_gpus(job: Job) -> Candidates:
     gpus = job.request.gpus // 2
     while gpus:
         fewer = _resized(job.request, gpus)
-        yield f"{gpus} of its {job.request.gpus} GPUs", gpu_options(job, fewer), replace(job, request=fewer)
+        yield f"{fewer.gpus} of its {job.request.gpus} GPUs", gpu_options(job, fewer), replace(job, request=fewer)
         gpus //= 2
 
 
 def _resized(request: Request, gpus: int) -> Request:
-    """Return a request for fewer GPUs, with CPUs and memory in the same relation, on as few nodes as they need."""
-    share, each = gpus / request.gpus, request.gpus_per_node
+    """Return a request for fewer GPUs, with CPUs and memory in the same relation, on as few nodes as they need.
+
+    Where each node gives as many as the others, there may be fewer still: so many that all nodes give the same.
+    """
+    each = request.gpus_per_node
     nodes = max(1, math.ceil(gpus / each)) if each else min(request.nodes, gpus)
+    gpus = gpus // nodes * nodes if each else gpus
+    share = gpus / request.gpus
     old, on_node = request.details, share * request.nodes / nodes
     details = replace(old, tasks=max(1, math.ceil(old.tasks * share)),
                       most_nodes=min(old.most_nodes, nodes) if old.most_nodes else 0,

@@ -91,7 +91,7 @@ def _ask(job: Job, part: NodeShare, has: NodeShare, gpus: int) -> str:
     if steering is None:
         return wording.ask(part, has, gpus)
     pods = max(1, len(steering.pods) // max(1, len(job.allocations)))  # on each node
-    requests = {"cpu": str(part.cpus // pods)} if part.cpus != has.cpus else {}
-    if part.memory_bytes != has.memory_bytes:
-        requests["memory"] = f"{part.memory_bytes // pods // 2**20}Mi"
+    cpus = wording.each(part.cpus, has.cpus, pods)
+    memory = wording.each(part.memory_bytes, has.memory_bytes, pods * 2**20)
+    requests = ({"cpu": str(cpus)} if cpus else {}) | ({"memory": f"{memory}Mi"} if memory else {})
     return resize_command(steering, job.owner, requests) if part.cpus >= pods else ""

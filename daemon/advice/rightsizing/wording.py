@@ -67,14 +67,18 @@ def ask(part: NodeShare, has: NodeShare, gpus: int) -> str:
     """Return what a job's owner would ask of Slurm for this part; '' where the job has it already."""
     if gpus <= 0 or part == has:
         return ""
-    # A giver must keep all that it needs, a taker must not take more than there is.
-    cpus = -(-part.cpus // gpus) if part.cpus < has.cpus else part.cpus // gpus
-    options = [f"--cpus-per-gpu={cpus}"] if part.cpus != has.cpus else []
-    if part.memory_bytes != has.memory_bytes:
-        memory = -(-part.memory_bytes // (gpus * 2**20)) if part.memory_bytes < has.memory_bytes \
-            else part.memory_bytes // (gpus * 2**20)
-        options.append(f"--mem-per-gpu={memory}M")
-    return " ".join(options)
+    cpus, memory = each(part.cpus, has.cpus, gpus), each(part.memory_bytes, has.memory_bytes, gpus * 2**20)
+    return " ".join(([f"--cpus-per-gpu={cpus}"] if cpus else []) + ([f"--mem-per-gpu={memory}M"] if memory else []))
+
+
+def each(wanted: int, has: int, parts: int) -> int:
+    """Return the whole amount that each of some parts asks for; 0 where no whole amount leads from ``has`` to there.
+
+    It is rounded up where there is to be less, so that a giver keeps all that it needs, and down where there is to be
+    more, so that a taker takes no more than there is.
+    """
+    amount = -(-wanted // parts) if wanted < has else wanted // parts
+    return amount if (wanted < has) == (amount * parts < has) and amount * parts != has else 0
 
 
 def _amount(parts: Sequence[NodeShare]) -> str:

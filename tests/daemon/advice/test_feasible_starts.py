@@ -311,3 +311,18 @@ def test_gpus_by_task_go_first_to_as_many_tasks_of_each_node_as_a_core_holds():
     job = waits("1", 8, details=Details(gpus_per_task=2, tasks=4))
     job = replace(job, request=replace(job.request, nodes=2, cpus=4))
     assert walked([node(name, threads_per_core=2) for name in "ab"], job) == {"1": "a:4,b:4"}
+
+
+def test_no_node_is_worth_powering_down_on_which_a_job_is_advised_to_start_now():
+    """By preemption, which the policy's own forecast knows nothing of."""
+    site = replace(SITE, preempt_type="partition_prio", preempt_mode=("REQUEUE",))
+    partitions = (Partition("p", ("a", "b")), Partition("high", ("a", "b"), priority_tier=5))
+    nodes = (*(replace(one, partitions=("p", "high")) for one in (FULL, node("b"))), node("c", partitions=("other",)))
+    wide = waits("1", 16, 8, partition="high")
+    jobs = (replace(runs("9", "a", 8), limit_s=86400.0), replace(wide, request=replace(wide.request, nodes=2)))
+    snapshot = SchedulerSnapshot(NOW, nodes, partitions, jobs, SchedulerRules(site=site))
+    settings = AdviceSettings(policy="priority+best-fit+whole-nodes", shadow=(), draws=0, spare_nodes=0)
+    advice = Advisor(settings).advise(snapshot, NOW)
+    (start,) = (row for row in advice.recommendations if row.action == "start")
+    assert start.placement.nodes == ("a", "b")
+    assert list(advice.power_down) == ["c"]

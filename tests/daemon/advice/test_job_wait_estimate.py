@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from idlewatt.daemon.advice.job_wait_estimate import JobWaitEstimates
-from idlewatt.daemon.advice.smaller_shapes import smaller_shapes
+from idlewatt.daemon.advice.smaller_shapes import _fewer_gpus, smaller_shapes
 from idlewatt.storage.details import Details
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 from idlewatt.storage.rules import License, SchedulerRules, SchedulerSettings
@@ -122,3 +122,13 @@ def test_only_waiting_jobs_have_a_wait_estimate():
 @pytest.mark.parametrize("licences", [(), (License("ansys", 1, 0),)])
 def test_components_of_heterogeneous_jobs_are_not_asked_about(licences):
     assert smaller_shapes(SchedulerSnapshot(NOW), NOW, waits("5+0", 8, group="5"), None, None) == ()
+
+
+@pytest.mark.parametrize(("nodes", "each"), [(5, 4), (9, 8), (10, 3), (2, 8)])
+def test_of_equal_nodes_a_smaller_request_is_of_the_gpus_that_its_options_ask_for(nodes, each):
+    job = replace(waits("5", 8), request=Request(nodes * each, nodes, each))
+    for change, options, fewer in _fewer_gpus(job):
+        request = fewer.request
+        assert request.gpus == request.nodes * request.gpus_per_node < nodes * each
+        assert change == f"{request.gpus} of its {nodes * each} GPUs"
+        assert options.startswith(f"--nodes={request.nodes} --gpus-per-node={request.gpus_per_node}")

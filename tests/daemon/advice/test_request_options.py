@@ -30,6 +30,11 @@ def test_gpus_are_asked_for_as_each_scheduler_takes_them(request_, slurm, pods):
 def test_cpus_memory_and_time_are_asked_for_as_each_scheduler_takes_them():
     assert host_options(OF_SLURM, 32, 64 * GIB) == "--cpus-per-task=32 --mem=65536M"
     assert host_options(OF_PODS, 32, 64 * GIB) == "cpu: 32, memory: 65536Mi"
+    tasks = replace(OF_SLURM, request=replace(OF_SLURM.request, details=Details(tasks=8)))
+    assert host_options(tasks, 32, 64 * GIB) == "--cpus-per-task=4 --mem=65536M"
+    nodes = replace(OF_SLURM, request=replace(OF_SLURM.request, nodes=4))
+    assert host_options(nodes, 32, 64 * GIB) == "--cpus-per-task=8 --mem=16384M"
+    assert host_options(tasks, 7, 0) == "", "less than a CPU of each task is no request"
     four = replace(OF_PODS, request=replace(OF_PODS.request, details=Details(tasks=4)))
     assert host_options(four, 32, 64 * GIB) == "cpu: 8, memory: 16384Mi for each pod"
     assert (limit_option(OF_SLURM, 42), limit_option(OF_PODS, 42)) == ("--time=42", "activeDeadlineSeconds: 2520")

@@ -3,7 +3,10 @@
 import pytest
 
 from idlewatt.daemon.advice.rightsizing import wording
+from idlewatt.daemon.advice.rightsizing.rows import _ask
 from idlewatt.daemon.advice.rightsizing.sensitivity import NodeShare, SpeedEstimate
+from idlewatt.storage.records import Allocation, Job, JobState, Request
+from idlewatt.storage.steering import Steering
 
 GIB = 2**30
 
@@ -68,3 +71,18 @@ def test_what_is_asked_of_slurm_leaves_givers_enough_and_takes_no_more_than_ther
     assert wording.ask(NodeShare(40, 30 * GIB + 1), has, 4) == "--mem-per-gpu=7681M"
     assert wording.ask(NodeShare(80, 70 * GIB), has, 4) == "--cpus-per-gpu=20 --mem-per-gpu=17920M"
     assert wording.ask(has, has, 4) == wording.ask(NodeShare(1, 1), has, 0) == ""
+
+
+@pytest.mark.parametrize("wanted", [9, 10, 11])
+def test_nothing_is_asked_of_slurm_where_whole_cpus_of_each_gpu_lead_to_the_other_side(wanted):
+    """Of 10 CPUs for 4 GPUs a giver of one would be asked to take 12, a taker of one to give 2."""
+    assert wording.ask(NodeShare(wanted, 30 * GIB), NodeShare(10, 30 * GIB), 4) == ""
+    assert wording.ask(NodeShare(wanted, 28 * GIB), NodeShare(10, 30 * GIB), 4) == "--mem-per-gpu=7168M"
+
+
+def test_each_pod_of_a_giver_keeps_what_it_needs():
+    """Of 40 cores of 4 pods it needs 27: 6 for each pod would be 24."""
+    pods = Steering("team", container="train", pods=("p0", "p1", "p2", "p3"))
+    job = Job("team/train", 0.0, JobState.RUNNING, "gpu", Request(4), steering=pods, allocations=(Allocation("n1", 4),))
+    assert '"cpu":"7"' in _ask(job, NodeShare(27, 64 * GIB), NodeShare(40, 64 * GIB), 4)
+    assert _ask(job, NodeShare(38, 64 * GIB), NodeShare(40, 64 * GIB), 4) == ""
