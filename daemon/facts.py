@@ -26,7 +26,7 @@ from .advice.spare import spare_nodes
 from .counterfactual import Counterfactual
 from .cycles import CycleHealth
 from .degraded import Degradation
-from .job_facts import fared, flavour_facts, job_facts, power_and_waste, queues
+from .job_facts import counted_in, fared, flavour_facts, job_facts, power_and_waste, queues
 from .learning.training_scheduler import TrainingStatus
 from .recall import Recall
 from .waste import Assessment, GpuVerdict
@@ -191,7 +191,7 @@ def _pending(snapshot: SchedulerSnapshot) -> dict[tuple[str, str], float]:
     waiting: Counter[tuple[str, str]] = Counter()
     for job in snapshot.jobs:
         if job.state is JobState.PENDING:
-            waiting[job.partition, job.reason or "none"] += job.tasks
+            waiting[counted_in(job), job.reason or "none"] += job.tasks
     return {key: float(count) for key, count in waiting.items()}
 
 

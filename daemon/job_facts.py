@@ -9,7 +9,7 @@ from typing import TypeVar
 from ..exporters.metrics.declared import FLAVOURS, QUEUES
 from ..storage.finished import Finished
 from ..storage.power_classes import PowerClass
-from ..storage.records import JobState, SchedulerSnapshot
+from ..storage.records import Job, JobState, SchedulerSnapshot
 from .waste import Assessment, GpuVerdict, run_of
 
 Holder = TypeVar("Holder", bound=Hashable)
@@ -53,6 +53,11 @@ def job_facts(assessment: Assessment, snapshot: SchedulerSnapshot | None, most: 
     return dict(facts)
 
 
+def counted_in(job: Job) -> str:
+    """Return the partition in which a job counts: of several that it may run in the first, so that sums stay exact."""
+    return job.partition.split(",")[0]
+
+
 def queues(snapshot: SchedulerSnapshot) -> dict[str, object]:
     """Return jobs by partition, flavour and state, and the longest queues of users."""
     counts: Counter[tuple[str, str, str]] = Counter()
@@ -60,10 +65,10 @@ def queues(snapshot: SchedulerSnapshot) -> dict[str, object]:
     for job in snapshot.jobs:
         state = "queued" if job.state is JobState.PENDING else "running" if job.state.active else ""
         if state:
-            counts[job.partition, job.flavour or "", state] += job.tasks
+            counts[counted_in(job), job.flavour or "", state] += job.tasks
         if state == "queued":
-            waiting[job.user, job.partition] += job.tasks
-            gpus[job.user, job.partition] += job.tasks * job.request.gpus
+            waiting[job.user, counted_in(job)] += job.tasks
+            gpus[job.user, counted_in(job)] += job.tasks * job.request.gpus
     longest = sorted(waiting, key=lambda queue: (-waiting[queue], queue))[:QUEUES]
     return {"jobs": {key: float(count) for key, count in counts.most_common(2 * FLAVOURS)},
             "user_queued_jobs": {queue: float(waiting[queue]) for queue in longest},

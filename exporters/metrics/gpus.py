@@ -29,7 +29,8 @@ class GpuMetrics:
         "partition", "cause", cap=PARTITIONS * len(StrandedCause), known=StrandedCause)
     pending_jobs: Series = gauge(
         "Jobs that wait, by reason (resources, priority, quota, held, ...; none where the scheduler names none); each "
-        "task of an array counts.", "partition", "reason", cap=PARTITIONS * len(WaitReason))
+        "task of an array counts, in the first of several partitions that it may run in.", "partition", "reason",
+        cap=PARTITIONS * len(WaitReason))
     job_wait_seconds: Distributions = histogram(
         "Real waits of jobs in seconds, from when they could start until they first did, by partition, account and "
         "GPUs requested; of those that started since the daemon did. Accounts beyond the first 40 are (other).",

@@ -148,6 +148,13 @@ def test_jobs_wait_by_partition_and_reason_and_each_task_of_an_array_counts():
     assert published(known(*jobs), Process()).pending_jobs == {("a100", "priority"): 41.0, ('a"b\\c', "none"): 1.0}
 
 
+def test_a_job_that_may_run_in_several_partitions_counts_in_the_first_alone():
+    page = published(known(Job("2", 1.0, JobState.PENDING, "a100,v100", Request(2), user="ann", tasks=3)), Process())
+    assert page.pending_jobs == {("a100", "none"): 3.0}
+    assert page.jobs["a100", "", "queued"] == 3.0
+    assert (page.user_queued_jobs, page.user_queued_gpus) == ({("ann", "a100"): 3.0}, {("ann", "a100"): 6.0})
+
+
 def test_before_the_first_snapshot_nothing_is_said_of_jobs():
     assert published(Known(), Process()).pending_jobs == {}
 

@@ -353,9 +353,9 @@ class Gate:
         cpus = max(job.request.cpus, demand.cpus_per_gpu * gpus, demand.cpus_per_node * nodes)
         used = Counter({"jobs": 1, "node": nodes, "gpu": gpus, "cpu": cpus, "mem": job.request.memory_bytes,
                         "pods": job.request.details.tasks, **dict(job.request.details.slices)})
-        for name, number in zip(placement.nodes, placement.gpus, strict=True) if placement else ():
-            row = self.resources.row[name]
-            model = self.resources.nodes[row].gpu_model
+        held = zip(map(self.resources.gpu_model, placement.nodes), placement.gpus, strict=True) if placement else \
+            [(job.request.gpu_model, gpus)]  # what a job asks for by type counts before it has a place
+        for model, number in held:
             if model and number:
                 used[f"gpu:{model}"] += number
         if demand.exclusive and placement:

@@ -79,6 +79,10 @@ class NodeResources:
                 if job.request.exclusive and job.state is not JobState.COMPLETING:
                     self.free_cpus[row] = self.free_gpus[row] = 0
 
+    def gpu_model(self, name: str) -> str:
+        """Return the type of a node's GPUs; '' where it is not known."""
+        return self.nodes[self.row[name]].gpu_model
+
     def mask(self, flags: Iterable[bool]) -> Mask:
         """Return flags as an array."""
         return np.fromiter(flags, np.bool_, len(self.nodes))

@@ -222,6 +222,15 @@ def test_limits_count_what_runs_and_what_is_started(running, job, reason):
     assert reason is not None or not isinstance(found, Hold)
 
 
+@pytest.mark.parametrize(("least", "model", "bars"), [(8.0, "h100", False), (16.0, "h100", True), (1.0, "a100", True)])
+def test_a_least_number_of_gpus_of_a_type_is_of_those_that_a_job_asks_for(least, model, bars):
+    """Slurm compares it with what is requested, before the job has a place."""
+    judge = gate([node("a", gpu_model="h100"), node("b", gpu_model="a100")],
+                 qos=(Qos("normal", Ceilings(least=(("gpu:h100", least),))),))
+    found = judge.admit(asks(8, gpu_model=model), None)
+    assert (isinstance(found, Hold), isinstance(judge.bars(asks(8, gpu_model=model)), Hold)) == (bars, bars)
+
+
 def test_the_third_job_of_an_account_of_two_waits_for_one_of_our_own_starts():
     accounts = (Association("root"), Association("proj", parent="root", ceilings=Ceilings(group=(("jobs", 2.0),))),
                 Association("proj", "alice"))
