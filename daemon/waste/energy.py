@@ -306,7 +306,8 @@ class Windows:
     def close(self, now_s: float) -> None:
         """Close the open window before its time, under its own length: the rest of it will be another window's."""
         if self._open is not None and now_s > self._open.start_s:
-            self._open.seconds = min(WINDOW_S, now_s - self._open.start_s)
+            # Start and length are what a window is known by, and the backlog keeps six digits.
+            self._open.seconds = min(WINDOW_S, round(now_s - self._open.start_s, 3))
             self._closed.append(self._open)
             self._open = None
 

@@ -7,6 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
 
+from idlewatt.daemon.waste.assessment import COLUMN
+from idlewatt.daemon.waste.energy import Windows
+from idlewatt.daemon.waste.holders import Share
 from idlewatt.storage import energy_queries, schema
 from idlewatt.storage.batches import Batch, decode, encode, ended_by
 from idlewatt.storage.energy_prices import EnergyPrice
@@ -258,3 +261,17 @@ def test_jobs_of_two_sources_that_share_id_partition_and_user_are_two_sums(histo
     wanted = [("1", 7_000), ("1", 1_000_000), ("2", 1_000_000)]
     assert [(job_id, sums["energy_mj"]) for job_id, _, sums in history.energy_by_job(RunFilter())] == wanted
     assert [sums["energy_mj"] for *_, sums in history.energy_by_job(RunFilter(), 1)] == [7_000]
+
+
+def test_a_window_cut_short_at_a_stop_whose_commit_seemed_to_fail_counts_once(history):
+    windows = Windows()
+    taken = Share("a", "gpu", Job("1", 10.0, JobState.RUNNING, "gpu", Request(gpus=2), start_s=20.0))
+    taken.values[COLUMN[WORK]] = 100.0
+    windows.add(170.12345671653748, 170.1, [], {}, (taken,))
+    windows.close(170.12345671653748)
+    facts = tuple(windows.drain().shares)
+    history.record_shares(facts)
+    before = [rows(history, table) for table in (schema.run_energy, schema.energy_days, schema.node_days)]
+    assert before[0][0]["energy_mj"] == 17_010_000
+    history.record_shares(decode(encode(Batch("shares", facts, 1))).facts)
+    assert [rows(history, table) for table in (schema.run_energy, schema.energy_days, schema.node_days)] == before

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.waste.assessment import CLASSES
 from idlewatt.daemon.waste.energy import MOST_CLOSED, WINDOW_S, Windows
+from idlewatt.storage.batches import Batch, decode, encode
 from idlewatt.storage.power_classes import WASTED, PowerClass
 
 GPUS = range(4)
@@ -143,3 +144,12 @@ def test_what_is_closed_is_made_kind_by_kind_and_drained_once(site):
     assert closed.rollups[0] is not closed.rollups[0]
     assert not accountant.drain_closed().rollups
     assert len({share.start_s for share in closed.shares}) == 3
+
+
+def test_a_window_cut_short_at_a_stop_is_the_same_window_after_it_has_waited_on_disk(site):
+    accountant, _ = run(site, [1_700_000_100.0, 1_700_000_115.0, 1_700_000_120.12345671653748])
+    closed = accountant.drain_all()
+    for kind, made in (("rollups", closed.rollups), ("waste", closed.readings), ("shares", closed.shares)):
+        back = decode(encode(Batch(kind, tuple(made), len(made)))).facts
+        assert {(window.start_s, window.seconds) for window in back} == {(1_700_000_100.0, 20.123)}
+        assert {(window.start_s, window.seconds) for window in made} == {(1_700_000_100.0, 20.123)}
