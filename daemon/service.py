@@ -285,13 +285,8 @@ class Service:
         self._learn(recommended={name: recommendation for name, recommendation in self.known.recommended.items()
                                  if name in recommenders})
         if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
-            floors = self.accountant.floors.learned()
-            self._write(self.accountant.drain_all(), floors)
-            fresh = WasteAccountant(settings.waste, settings.cycles.scrape * self._speed)
-            fresh.floors.restore(floors)
-            # Exported counters go on: a reload is no reset.
-            fresh.counters = self.accountant.counters
-            self.accountant = fresh
+            self._write(self.accountant.drain_all(), self.accountant.floors.learned())
+            self.accountant = self.accountant.renewed(settings.waste, settings.cycles.scrape * self._speed)
         self.settings, self.desk = settings, self.desk.renewed(settings)
         self.flavours = FlavourBook(settings.flavours)
         self.beat = CycleScheduler(self._cycles(settings), wall=self._clock)

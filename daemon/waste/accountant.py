@@ -228,3 +228,10 @@ class WasteAccountant:
         """Return what is left, the open window cut short: the last thing before a stop."""
         self._windows.close(self._last_s or 0.0)
         return self._windows.drain()
+
+    def renewed(self, settings: WasteSettings, interval_s: float) -> WasteAccountant:
+        """Return an accountant of other settings that goes on from this one: a reload resets no exported counter."""
+        fresh = WasteAccountant(settings, interval_s)
+        fresh.floors.restore(self.floors.learned())
+        fresh.counters, fresh._windows = self.counters, self._windows
+        return fresh

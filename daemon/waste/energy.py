@@ -20,6 +20,8 @@ from .holders import ACTIVE, COLUMNS, GPUS, MEASURED, MEMORY, SHARED, Key, Share
 Floats = npt.NDArray[np.float64]
 Run = tuple[str, float, float]
 WINDOW_S = 300.0
+_AGAIN_S = 0.001
+_FULL_S = WINDOW_S + _AGAIN_S / 2
 MOST_CLOSED = 24
 """Closed windows kept for a recorder that does not come: two hours."""
 
@@ -169,8 +171,9 @@ def _add(counts: dict[str, float], key: str, value: float) -> None:
 class _Window:
     """One window that is being filled: a row per GPU and per place."""
 
-    def __init__(self, start_s: float) -> None:
-        self.start_s, self.seconds = start_s, WINDOW_S
+    def __init__(self, start_s: float, seconds: float) -> None:
+        self.start_s, self.seconds = start_s, seconds
+        self.observed_s = 0.0
         self._gpus: dict[str, int] = {}
         self._known: list[tuple[str, str, int]] = []
         self._sums: Floats = np.zeros((0, 5))
@@ -272,16 +275,23 @@ class Closed:
 
 
 class Windows:
-    """Cut time at multiples of five minutes and close each window once."""
+    """Cut time at multiples of five minutes and close each window once.
+
+    Where a clock that is set back shows hours again, these have windows of their own, longer by a millisecond for each
+    time that it was set back: start and length are what the history knows a window by.
+    """
 
     def __init__(self) -> None:
         self._open: _Window | None = None
         self._closed: deque[_Window] = deque(maxlen=MOST_CLOSED)
         self._moment: Moment | None = None
+        self._until_s = -math.inf
+        """End of the latest window so far."""
+        self._set_back = 0
 
     def add(self, now_s: float, seconds: float, gpus: Sequence[GpuVerdict],
             watts: Mapping[Place, Sequence[float]], shares: Sequence[Share] = ()) -> None:
-        """Add the ``seconds`` before ``now_s``, cut where a window ends; a window before the open one is past."""
+        """Add the ``seconds`` before ``now_s``, cut where a window ends; the window before the open one is past."""
         known = [gpu for gpu in gpus if gpu.uuid]
         columns = np.array([[math.nan if gpu.watts is None else gpu.watts for gpu in known],
                             [math.nan if gpu.activity is None else gpu.activity for gpu in known],
@@ -290,26 +300,42 @@ class Windows:
         matrix = np.array([watts[place] for place in places]).reshape(len(places), len(CLASSES))
         moment = self._moment = Moment(shares, self._moment)
         for start_s, part_s in _cut(now_s - seconds, now_s):
-            window = self._window(start_s)
+            window = self._window(start_s, part_s)
+            window.observed_s += part_s
             window.add_gpus(known, columns, part_s)
             window.add_places(places, matrix, part_s)
             window.runs.add(moment, part_s)
-        self._window(now_s // WINDOW_S * WINDOW_S)
+        self._window(now_s // WINDOW_S * WINDOW_S, 0.0)
 
-    def _window(self, start_s: float) -> _Window:
-        if self._open is None or start_s > self._open.start_s:
-            if self._open is not None:
-                self._closed.append(self._open)
-            self._open = _Window(start_s)
+    def _window(self, start_s: float, seconds: float) -> _Window:
+        """Return the window that takes ``seconds`` from a start on."""
+        window = self._open
+        if window is not None and start_s > window.start_s:
+            self._closed.append(window)
+        elif window is not None:
+            if start_s >= window.start_s - WINDOW_S and window.observed_s + seconds <= _FULL_S:
+                return window
+            self._set_back += 1
+            self._cut_short(window, window.observed_s)
+        elif start_s < self._until_s - WINDOW_S:
+            self._set_back += 1
+        again = self._set_back if start_s < self._until_s else 0
+        self._until_s = max(self._until_s, start_s + WINDOW_S)
+        self._open = _Window(start_s, WINDOW_S + again * _AGAIN_S)
         return self._open
 
     def close(self, now_s: float) -> None:
         """Close the open window before its time, under its own length: the rest of it will be another window's."""
-        if self._open is not None and now_s > self._open.start_s:
-            # Start and length are what a window is known by, and the backlog keeps six digits.
-            self._open.seconds = min(WINDOW_S, round(now_s - self._open.start_s, 3))
-            self._closed.append(self._open)
-            self._open = None
+        if self._open is not None:
+            self._cut_short(self._open, max(now_s - self._open.start_s, self._open.observed_s))
+
+    def _cut_short(self, window: _Window, seconds: float) -> None:
+        self._open = None
+        if window.observed_s > 0:
+            # The backlog keeps six digits, and what waited there must be the same window.
+            again_s = window.seconds - WINDOW_S
+            window.seconds = round(min(WINDOW_S, max(seconds, _AGAIN_S)) + again_s, 3)
+            self._closed.append(window)
 
     def drain(self) -> Closed:
         """Return the windows closed since the last call; each is returned once."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
 
-from idlewatt.daemon.waste.assessment import COLUMN
+from idlewatt.daemon.waste.assessment import CLASSES, COLUMN
 from idlewatt.daemon.waste.energy import Windows
 from idlewatt.daemon.waste.holders import Share
 from idlewatt.storage import energy_queries, schema
@@ -275,3 +275,20 @@ def test_a_window_cut_short_at_a_stop_whose_commit_seemed_to_fail_counts_once(hi
     assert before[0][0]["energy_mj"] == 17_010_000
     history.record_shares(decode(encode(Batch("shares", facts, 1))).facts)
     assert [rows(history, table) for table in (schema.run_energy, schema.energy_days, schema.node_days)] == before
+
+
+def test_an_hour_that_the_clock_shows_twice_has_the_energy_of_both(history):
+    windows = Windows()
+    taken = Share("a", "gpu", Job("1", 10.0, JobState.RUNNING, "gpu", Request(gpus=2), start_s=20.0))
+    taken.values[COLUMN[WORK]] = 100.0
+    for _ in range(2):
+        for now_s in range(3615, 7230, 15):
+            windows.add(float(now_s), 15.0, [], {("a", "gpu"): taken.values[:len(CLASSES)]}, (taken,))
+        windows.close(now_s)
+        closed = windows.drain()
+        history.record_shares(closed.shares)
+        history.record_waste(closed.readings)
+    joules = 100.0 * 15 * 2 * 241
+    assert rows(history)[0]["energy_mj"] == 1000 * joules
+    assert sum(reading.energy_joules for reading in history.waste(0, DAY)) == joules
+    assert sum(reading.energy_joules for reading in history.waste(0, DAY, per_node=True)) == joules

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idlewatt.daemon.settings.waste import WasteSettings
 from idlewatt.daemon.waste.assessment import CLASSES
 from idlewatt.daemon.waste.energy import MOST_CLOSED, WINDOW_S, Windows
 from idlewatt.storage.batches import Batch, decode, encode
@@ -153,3 +154,62 @@ def test_a_window_cut_short_at_a_stop_is_the_same_window_after_it_has_waited_on_
         back = decode(encode(Batch(kind, tuple(made), len(made)))).facts
         assert {(window.start_s, window.seconds) for window in back} == {(1_700_000_100.0, 20.123)}
         assert {(window.start_s, window.seconds) for window in made} == {(1_700_000_100.0, 20.123)}
+
+
+def windowed(closed):
+    """Return the windows of what was closed, each once."""
+    return sorted({(rollup.start_s, rollup.seconds) for rollup in closed.rollups})
+
+
+def test_a_clock_that_is_set_back_by_an_hour_puts_no_more_into_a_window_than_it_has_seconds(site):
+    noon, one = 43_200.0, 46_800.0
+    accountant, _ = run(site, [one + 15.0 * cycle for cycle in range(5)])
+    run(site, [noon + 60.0 + 15.0 * cycle for cycle in range(61)], accountant)
+    closed = accountant.drain_all()
+    assert windowed(closed) == [(noon, 300.001), (noon + 300, 300.001), (noon + 600, 300.001), (noon + 900, 60.001),
+                                (one, 60.0)]
+    assert all(rollup.measured_seconds <= rollup.seconds for rollup in closed.rollups)
+    assert {rollup.power_mean_watts for rollup in closed.rollups} == {300.0}
+    by_partition = sum(reading.energy_joules for reading in closed.readings if not reading.node)
+    assert by_partition == pytest.approx(total(accountant.counters)) == 2000.0 * 960
+    assert sum(sum(share.joules.values()) for share in closed.shares) == pytest.approx(by_partition)
+
+
+def test_a_window_is_not_lost_at_a_stop_before_its_start_or_within_what_it_holds(site):
+    for back_s in (60.0, 200.0, 299.0):
+        accountant, _ = run(site, [46_800.0 + 15.0 * cycle for cycle in range(9)])
+        run(site, [46_920.0 - back_s, 46_935.0 - back_s], accountant)
+        closed = accountant.drain_all()
+        assert windowed(closed) == [(46_800.0, 135.0)]
+        assert sum(reading.energy_joules for reading in closed.readings if not reading.node) == 2000.0 * 135
+
+
+@given(st.lists(st.one_of(st.floats(1, 37), st.floats(-400, 400), st.floats(-8000, 8000)), min_size=5, max_size=60))
+@settings(max_examples=60, deadline=None)
+def test_however_the_clock_is_set_windows_hold_the_energy_of_the_counters_and_each_is_another(site, steps):
+    accountant, now, drained = site.accountant(), 1_700_000_000.0, []
+    run(site, [now], accountant)
+    for step in steps:
+        now += step
+        run(site, [now, now + 15.0], accountant)
+        now += 15.0
+        drained.append(accountant.drain_closed())
+    drained.append(accountant.drain_all())
+    rollups = [rollup for closed in drained for rollup in closed.rollups]
+    readings = [reading for closed in drained for reading in closed.readings]
+    assert len({(rollup.start_s, rollup.seconds, rollup.uuid) for rollup in rollups}) == len(rollups)
+    assert all(rollup.measured_seconds <= rollup.seconds + 1e-3 for rollup in rollups)
+    assert all(0 < rollup.seconds <= WINDOW_S + 1e-3 * len(steps) for rollup in rollups)
+    by_partition = sum(reading.energy_joules for reading in readings if not reading.node)
+    assert by_partition == pytest.approx(total(accountant.counters), abs=1e-3)
+
+
+def test_an_hour_that_the_clock_shows_again_after_a_reload_has_windows_of_its_own_too(site):
+    accountant, _ = run(site, [3600.0 + 15.0 * cycle for cycle in range(41)])
+    run(site, [3600.0, 3615.0], accountant)
+    before = windowed(accountant.drain_all())
+    later = accountant.renewed(WasteSettings(), 15.0)
+    run(site, [3630.0 + 15.0 * cycle for cycle in range(40)], later)
+    assert before == [(3600.0, 15.001), (3600.0, 300.0), (3900.0, 300.0)]
+    assert windowed(later.drain_all()) == [(3600.0, 300.002), (3900.0, 300.002), (4200.0, 15.002)]
+    assert later.counters is accountant.counters
