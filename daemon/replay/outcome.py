@@ -34,7 +34,7 @@ class Times:
     jct: Floats
     """Job completion time: end less submission."""
     wait: Floats
-    """Time not spent running: completion time less the time on GPUs."""
+    """Time not spent running: completion time less the time on GPUs, or on nodes where a job wants no GPU."""
     slowdown: Floats
     """Bounded slowdown: ``max(1, jct / max(run, 10 s))``."""
 
@@ -44,7 +44,9 @@ def times(run: Run) -> Times:
     ended = np.flatnonzero(~np.isnan(run.end))
     jobs = run.state.arrays.jobs[ended]
     jct = jobs.end - jobs.submit
-    ran = np.where(jobs.preempted == 0, jobs.end - jobs.start, jobs.attained / np.maximum(1, jobs.gpus_held))
+    # Without GPUs no GPU time tells of earlier stretches: the last one counts, and after a failure no other does.
+    in_parts = np.where(jobs.gpus_held > 0, jobs.attained / np.maximum(1, jobs.gpus_held), jobs.end - jobs.since)
+    ran = np.where(jobs.preempted == 0, jobs.end - jobs.start, in_parts)
     return Times(ended, jct, np.maximum(0.0, jct - ran), np.maximum(1.0, jct / np.maximum(ran, SHORT_S)))
 
 

@@ -72,6 +72,13 @@ def test_metered_gpu_seconds_survive_preemption_and_failure():
     assert occupation(failed).gpu.sum() == 8 * 140
 
 
+def test_a_job_without_gpus_whose_node_failed_waited_for_what_it_did_not_run():
+    cluster = Cluster.from_spec("1x8").with_events([NodeEvent(40, "node0000", "down"), NodeEvent(50, "node0000", "up")])
+    for gpus in (0, 8):
+        measured = outcome.times(engine.run(cluster, Workload.of([0], [100], [gpus], cpus=1), named("fifo")))
+        assert (measured.jct.tolist(), measured.wait.tolist(), measured.slowdown.tolist()) == ([150], [50], [1.5])
+
+
 def test_a_policy_against_itself_saves_exactly_nothing():
     one, other = two_jobs(), two_jobs()
     assert energy(one, MODEL, until=500).total - energy(other, MODEL, until=500).total == 0
