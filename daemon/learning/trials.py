@@ -198,9 +198,18 @@ def prospects(earlier: Sequence[TraceWindow], incumbent: str) -> tuple[Prospect,
     """Return all combinations of heuristics with how they did on earlier history, the best first."""
     exam = Exam.of(tuple(earlier))
     incumbent_jct = _jct(incumbent, exam)
+    if why := _no_measure(incumbent_jct, incumbent):
+        return tuple(replace(prospect, why=why) for prospect in fit(earlier))
     rated = [prospect if prospect.unfit or prospect.name == incumbent else
              _looked_at(prospect, exam, incumbent_jct, incumbent) for prospect in fit(earlier)]
     return tuple(sorted(rated, key=lambda prospect: float("inf") if prospect.ratio is None else prospect.ratio))
+
+
+def _no_measure(incumbent_jct: float, incumbent: str) -> str:
+    """Return why nothing can be compared with the incumbent on earlier history; '' where it can."""
+    if not incumbent_jct < float("inf"):
+        return f"on earlier history jobs never end under {incumbent}, with which nothing can then be compared"
+    return "" if incumbent_jct > 0 else "no job of earlier history counts"
 
 
 def _looked_at(prospect: Prospect, exam: Exam, incumbent_jct: float, incumbent: str) -> Prospect:

@@ -17,13 +17,14 @@ from idlewatt.daemon.learning.trials import (
     heuristics_on_trial,
     judged_by_hand,
     no_turn,
+    prospects,
     shortlist,
     shortlists_left,
     spent_by_hand,
     trials,
 )
 from idlewatt.daemon.policies.limits import unfit
-from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
 from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.settings.training import TRIAL_S
@@ -97,6 +98,17 @@ def test_the_shortlist_is_chosen_at_the_speeds_of_the_site(speeds, waits):
     nodes = [Node(f"n{number}", ("default",), 8, leaf=f"l{number}") for number in range(2)]
     earlier = TraceWindow(Cluster.from_records(nodes), work, 0.0, speeds)
     assert (BY_LIMIT in shortlist([earlier], FIFO)) is waits
+
+
+def test_nothing_is_tried_against_an_incumbent_under_which_a_job_never_ends():
+    """The third job wants both nodes, which it has before one is lost for good only if it goes before the second."""
+    work = Workload.of([0, 1, 2], [50, 2000, 100], [16, 8, 16], limit=[100, 7200, 300])
+    cluster = Cluster.from_spec("2x8").with_events([NodeEvent(500, "node0001", "down")])
+    window = TraceWindow(cluster, work, 0.0)
+    assert shortlist([window], FIFO) == ()
+    assert all(prospect.ratio is None and f"never end under {FIFO}" in (prospect.unfit or prospect.why)
+               for prospect in prospects([window], FIFO))
+    assert shortlist([replace(window, since_s=3.0)], FIFO) == (), "of which no job counts"
 
 
 def test_a_trial_lasts_until_it_is_decided_or_too_old():
