@@ -103,12 +103,12 @@ def jain(values: Floats) -> float:
     return float(values.sum()) ** 2 / (len(values) * squares) if squares > 0 else 1.0
 
 
-def fairness(run: Run, column: str) -> float:
-    """Return Jain's index of the mean bounded slowdown per ``user`` or per ``queue`` (partition)."""
+def fairness(run: Run, group: NDArray[np.int32]) -> float:
+    """Return Jain's index of the mean bounded slowdown per group of jobs: their user or partition, -1 for none."""
     measured = times(run)
     if not len(measured.jobs):
         return 1.0
-    groups = run.state.arrays.jobs[column][measured.jobs]
+    groups = group[measured.jobs] + 1
     counts = np.bincount(groups)
     means = np.bincount(groups, weights=measured.slowdown)[counts > 0] / counts[counts > 0]
     return jain(means)
@@ -132,7 +132,8 @@ def row(run: Run, model: PowerModel | None = None, *, until: float | None = None
         "makespan_s": float(ends.max(initial=first)) - first, "utilization_ratio": utilization(run, until),
         "gpu_hours": float(occupation(run).gpu.sum()) / 3600,
         "preemptions": int(run.state.arrays.jobs.preempted.sum()),
-        "fairness_user_jain": fairness(run, "user"), "fairness_partition_jain": fairness(run, "queue"),
+        "fairness_user_jain": fairness(run, run.workload.user),
+        "fairness_partition_jain": fairness(run, run.workload.partition),
         **energies(power), "seed": run.seed, "digest": run.digest}
 
 

@@ -9,6 +9,7 @@ from idlewatt.daemon.replay import engine, outcome
 from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
 from idlewatt.daemon.replay.power import PowerModel, energy, occupation
 from idlewatt.daemon.replay.workload import Workload
+from idlewatt.storage.records import Node
 
 MODEL = PowerModel(idle=50, context=90, limit=400, host=800, standby=20)
 
@@ -41,6 +42,22 @@ def test_a_row_has_every_figure_with_its_unit():
     assert row["gpu_hours"] == pytest.approx(8 * 150 / 3600)
     assert row["jobs"] == 2
     assert row["fairness_user_jain"] == pytest.approx(16 / (2 * 10))
+
+
+def test_fairness_between_partitions_is_theirs_whichever_jobs_stand_in_line_together():
+    cluster = Cluster.from_records([Node("n0", ("first", "second"), 8)])
+    workload = Workload.of([0, 0, 0], [1000, 100, 100], [8, 8, 8], limit=[1000, 100, 100],
+                           partition=["first", "second", "second"])
+    for policy in ("fifo+best-fit+easy", "fifo+best-fit+greedy"):
+        run = engine.run(cluster, workload, named(policy))
+        assert outcome.times(run).slowdown.tolist() == [1, 11, 12]
+        assert outcome.row(run)["fairness_partition_jain"] == pytest.approx((1 + 11.5) ** 2 / (2 * (1 + 11.5 ** 2)))
+
+
+def test_jobs_that_name_no_partition_are_a_group_of_their_own():
+    workload = Workload.of([0, 0], [100, 50], [8, 8], partition=["default", ""])
+    row = outcome.row(engine.run(Cluster.from_spec("1x8"), workload, named("fifo")))
+    assert row["fairness_partition_jain"] == pytest.approx((1 + 3) ** 2 / (2 * (1 + 9)))
 
 
 def test_energy_adds_up_to_hosts_and_gpus():
