@@ -1,9 +1,10 @@
 """Backfill as Slurm 22.05 does it: a quick pass whenever something happens, and now and then a walk that plans.
 
 The quick pass starts jobs in order and stops in a partition at the first that does not fit. The walk takes place
-``bf_interval`` after the last one, if anything has happened since: in order, each job is started, or planned for the
-first moment from which nodes are free for its whole limit, running jobs being gone by theirs. A plan keeps its nodes
-whole, begins and ends at multiples of ``bf_resolution``, and is dropped when it begins later than ``bf_window``.
+``bf_interval`` after the last one, if anything has happened since, to jobs or to nodes: in order, each job is started,
+or planned for the first moment from which nodes are free for its whole limit, running jobs being gone by theirs. A plan
+keeps its nodes whole, begins and ends at multiples of ``bf_resolution``, and is dropped when it begins later than
+``bf_window``.
 
 A plan matters only to jobs that might start now, so the walk ends when none that is left could: plans only take room.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.arrays import ENDED_JOBS, NOW, RUNNING_JOBS, WAITING_JOBS, WAKE, State
+from ..replay.arrays import CHANGED, ENDED_JOBS, NOW, RUNNING_JOBS, WAITING_JOBS, WAKE, State
 from ..replay.compiled import compiled, compiled_apart
 from ..replay.moves import ask_of, fits, site_of, start
 from ..replay.node_selection import least
@@ -93,6 +94,8 @@ def next_walk(state: State) -> float:
 @compiled
 def walk_is_due(state: State) -> bool:
     """Tell whether to walk now; where that is too early, see to it that it is done when it is time."""
+    if state.counts[CHANGED] == 1:  # numbers of jobs do not tell of nodes that came, failed or are reserved no more
+        state.counts[CHANGED], state.scratch[SEEN] = 0, -1.0
     if state.counts[WAITING_JOBS] == 0 or happened(state) == state.scratch[SEEN]:
         return False
     due = next_walk(state)

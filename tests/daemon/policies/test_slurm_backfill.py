@@ -4,9 +4,10 @@ import numpy as np
 
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine
-from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
+from idlewatt.daemon.replay.power import PowerModel
 from idlewatt.daemon.replay.priority.site import Scheduling
-from idlewatt.daemon.replay.timeline import begun, proceed
+from idlewatt.daemon.replay.timeline import Reserved, begun, energies, proceed
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.settings.priority import BackfillSettings
 from idlewatt.storage.records import Node
@@ -44,6 +45,35 @@ def test_the_first_walk_is_an_interval_after_the_last_before_the_replay():
 
     assert starts(Cluster.from_spec("1x4"), workload, began_s=-20.0) == [0, 1000, 10]
     assert starts(Cluster.from_spec("1x4"), workload, began_s=-28.5) == [0, 1000, 31.5]
+
+
+def behind_two_nodes():
+    """Return the jobs of a queue: one holds a node for long, one waits for two, and a short one is behind it."""
+    return Workload.of([0, 10, 20], [36000, 100, 3600], [8, 16, 8], limit=[36000, 100, 3600])
+
+
+def test_a_walk_follows_when_a_node_comes_back_though_no_job_came_or_ended():
+    cluster = Cluster.from_spec("2x8").with_events([NodeEvent(0, "node0001", "down"), NodeEvent(100, "node0001", "up")])
+
+    assert starts(cluster, behind_two_nodes()) == [0, 36000, 100]
+    late = cluster.with_events([NodeEvent(0, "node0001", "down"), NodeEvent(45, "node0001", "up")])
+    assert starts(late, behind_two_nodes()) == [0, 36000, 70]  # the walk of second 40 was the last for 30 s
+
+
+def test_a_walk_follows_when_a_job_loses_one_of_its_nodes_and_leaves_the_others():
+    # The second job holds two nodes, of which one fails for good; the third may have the other until the first ends.
+    workload = Workload.of([0, 0, 10], [36000, 20000, 3600], [8, 16, 8], limit=[36000, 20000, 3600])
+    cluster = Cluster.from_spec("3x8").with_events([NodeEvent(100, "node0002", "down")])
+
+    assert starts(cluster, workload)[2] == 100
+
+
+def test_a_walk_follows_when_a_reservation_ends():
+    reserved = [Reserved(0, "node0001", "maintenance"), Reserved(100, "node0001", "")]
+    run, _ = energies(Cluster.from_spec("2x8"), behind_two_nodes(), named(POLICY), [0.0, 40000.0], PowerModel(),
+                      reserved=reserved)
+
+    assert run.start.tolist() == [0, 36000, 100]
 
 
 def test_a_plan_keeps_its_node_whole():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine
-from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
 from idlewatt.daemon.replay.priority.preemption import CANCELLED, KEPT, REQUEUED, Group, SchedulerPreemption
 from idlewatt.daemon.replay.priority.site import Scheduling
 from idlewatt.daemon.replay.workload import Charged, Workload
@@ -33,7 +33,8 @@ def replay(cluster, workload, becomes=REQUEUED, groups=None, order="multifactor"
     preemption = SchedulerPreemption("qos", known, **{"returns_s": 121.0, **more})
     scheduling = Scheduling(preemption=preemption, backfill=BackfillSettings(interval_s=30.0, resolution_s=1),
                             priority=PrioritySettings(age=1000.0, calc_period_s=10.0))
-    return engine.run(replace(Cluster.from_spec(cluster), scheduling=scheduling), workload,
+    site = Cluster.from_spec(cluster) if isinstance(cluster, str) else cluster
+    return engine.run(replace(site, scheduling=scheduling), workload,
                       named(POLICY.replace("multifactor", order)), until=until)
 
 
@@ -62,6 +63,13 @@ def test_nobody_is_preempted_before_he_has_run_for_his_time():
     run = replay("1x4", jobs((0, 1000, 4, "low"), (10, 50, 4, "high"), (100, 50, 1, "low")), exempt_s={"low": 95.0})
 
     assert run.start.tolist()[:2] == [0, 100]  # the first look after 95 s
+
+
+def test_a_walk_follows_when_a_node_comes_back_though_no_job_came_or_ended():
+    rows = jobs((0, 36000, 4, "low"), (10, 100, 8, "low"), (20, 3600, 4, "low"))
+    cluster = Cluster.from_spec("2x4").with_events([NodeEvent(0, "node0001", "down"), NodeEvent(100, "node0001", "up")])
+
+    assert replay(cluster, rows).start.tolist() == [0, 36000, 100]
 
 
 def test_only_as_many_go_as_hold_nodes_that_are_wanted():
