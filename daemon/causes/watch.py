@@ -157,8 +157,9 @@ class CauseWatch:
         hosts = {part.node: _host_means(watched, part, seen, busiest) for part in watched.job.allocations}
         for uuid, mean in means.items():
             gpu = watched.gpus[uuid]
-            watched.tally.add(judge(mean, hosts[gpu.node]), gpu.sums.seconds, mean.activity)
-            watched.fresh = True
+            if gpu.node in hosts:  # what a job held of a server that it has left is not known any more
+                watched.tally.add(judge(mean, hosts[gpu.node]), gpu.sums.seconds, mean.activity)
+                watched.fresh = True
         held = {gpu.uuid for part in watched.job.allocations for gpu in seen.held(part) if gpu is not None}
         watched.gpus = {uuid: _GpuSpan(gpu.node, gpu.last) for uuid, gpu in watched.gpus.items() if uuid in held}
         for host in watched.hosts.values():

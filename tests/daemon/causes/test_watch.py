@@ -2,9 +2,12 @@
 
 import gc
 
-from labelled import MODEL, NOW, levels, watch
+from labelled import MODEL, NOW, SETTLED_S, levels, watch
 
-from idlewatt.storage.telemetry import GpuReading
+from idlewatt.daemon.advice.held_gpus import HeldGpus
+from idlewatt.daemon.causes import CauseWatch
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.telemetry import GpuReading, Telemetry
 from idlewatt.storage.underuse import Cause
 
 
@@ -19,3 +22,34 @@ def test_no_reading_is_kept_until_the_next_one_comes():
     watcher = watch(levels(Cause.NONE, 0, minutes=12))
     assert kept() <= before
     assert len(list(watcher.running(NOW))) == 1
+
+
+def on(nodes: str, now: float, state: JobState = JobState.RUNNING) -> tuple[SchedulerSnapshot, Telemetry]:
+    """Return a job with a GPU on each of some nodes, and what all nodes' exporters say."""
+    parts = tuple(Allocation(node, 1, (0,), 8) for node in nodes)
+    job = Job("1", NOW, state, "p", Request(len(nodes)), start_s=NOW, allocations=parts)
+    gpus = tuple(GpuReading(f"GPU-{node}", node, 0, now, MODEL, activity=0.9, activity_source="sm_active")
+                 for node in "ab")
+    return SchedulerSnapshot(now, tuple(Node(node, ("p",), 1, cpus=8) for node in "ab"), (), (job,)), Telemetry(gpus)
+
+
+def look(watcher: CauseWatch, nodes: str, after_s: float, state: JobState = JobState.RUNNING) -> None:
+    snapshot, telemetry = on(nodes, NOW + SETTLED_S + after_s, state)
+    watcher.observe(snapshot, telemetry, HeldGpus(telemetry.gpus, snapshot.nodes).of, snapshot.time_s)
+
+
+def judged_s(watcher: CauseWatch) -> float:
+    """Return the time of GPUs that was judged of the job that runs."""
+    (_, tallies, _), = watcher.running(NOW)
+    return sum(one.gpu_seconds for one in tallies)
+
+
+def test_a_job_that_leaves_a_node_is_judged_by_the_gpus_that_it_keeps():
+    watcher = CauseWatch()
+    for after_s in range(0, 251, 50):
+        look(watcher, "ab", after_s)
+    look(watcher, "b", 300)
+    assert judged_s(watcher) == 300.0
+    for after_s in range(350, 601, 50):
+        look(watcher, "b", after_s)
+    assert judged_s(watcher) == 600.0
