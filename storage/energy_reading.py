@@ -17,6 +17,7 @@ from .power_classes import PowerClass
 from .records import GpuRollup
 from .underuse import CauseTally
 from .uses import Use
+from .values import chunks, words
 from .windows import GpuKey
 
 
@@ -109,3 +110,12 @@ class EnergyReader(ABC):
                                                 table.start_s == start_s).order_by(table.gpu_seconds.desc())
         with self._reading() as connection:
             return tuple(map(underuse.tally_of, connection.execute(query)))
+
+    def causes_of(self, keys: set[tuple[str, float, float]]) -> tuple[CauseTally, ...]:
+        """Return why the GPUs of some runs were underused, as far as that is recorded."""
+        table, found = schema.run_causes, list[CauseTally]()
+        with self._reading() as connection:
+            for some in chunks(sorted({words(job_id) for job_id, *_ in keys})):
+                query = select(table).where(table.c.job_id.in_(some)).order_by(table.c.id)
+                found += map(underuse.tally_of, connection.execute(query))
+        return tuple(tally for tally in found if tally.run in keys)

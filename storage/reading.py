@@ -29,7 +29,6 @@ from . import (
     sources,
     space,
     speeds,
-    underuse,
     uses,
     waste,
 )
@@ -47,7 +46,6 @@ from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, Requ
 from .scheduler_configuration import SchedulerConfiguration
 from .simulated import Simulated
 from .speeds import RunSpeed
-from .underuse import CauseTally
 from .uses import Use
 from .values import Query, TableRow, words
 from .waiting import WaitReason
@@ -250,12 +248,6 @@ class HistoryReader(EnergyReader, NoticeReader):
         rows = self._all(select(table).where(table.c.updated_s >= since_s).order_by(
             table.c.updated_s.desc(), table.c.id.desc()).limit(last))
         return tuple(uses.use_of(row) for row in reversed(rows))
-
-    def causes(self, since_s: float = float("-inf")) -> tuple[CauseTally, ...]:
-        """Return why the GPUs of runs were underused of which more was known since a moment; the oldest first."""
-        table = schema.run_causes
-        rows = self._all(select(table).where(table.c.updated_s >= since_s).order_by(table.c.updated_s, table.c.id))
-        return tuple(map(underuse.tally_of, rows))
 
     def waste(self, since_s: float, until_s: float, *, per_node: bool = False) -> tuple[WasteReading, ...]:
         """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""

@@ -58,6 +58,12 @@ class _Watched:
     hosts: dict[str, _Host] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     fresh: bool = False
+    resumed: bool = False
+    """Whether its tally goes on from what was recorded before it was watched."""
+
+    def pause(self, job: Job, now_s: float) -> None:
+        """Begin the open window anew: a job that is suspended uses nothing, and shall not be judged by that."""
+        self.job, self.opened_s, self.gpus, self.hosts = job, now_s, {}, {}
 
 
 class _Round:
@@ -95,11 +101,14 @@ class CauseWatch:
         seen = _Round(snapshot, telemetry, held)
         runs: dict[Run, _Watched] = {}
         for job in snapshot.jobs:
-            if job.state is not JobState.RUNNING or job.start_s is None or now_s - job.start_s < SETTLE_S:
+            if job.start_s is None or len(runs) >= MOST_RUNS:
                 continue
             run = (*job.key, job.start_s)
-            if any(part.gpus for part in job.allocations) and len(runs) < MOST_RUNS:
-                watched = runs[run] = self._runs.get(run) or _Watched(job, now_s)
+            if job.state is JobState.SUSPENDED and run in self._runs:
+                runs[run] = self._runs[run]
+                runs[run].pause(job, now_s)
+            elif job.state is JobState.RUNNING and now_s - job.start_s >= SETTLE_S and _on_gpus(job):
+                watched = runs[run] = self._runs.get(run) or self._ended.pop(run, None) or _Watched(job, now_s)
                 watched.job = job
                 self._take(watched, seen)
                 if not 0 <= now_s - watched.opened_s < WINDOW_S:
@@ -107,25 +116,35 @@ class CauseWatch:
         self._ended |= {run: watched for run, watched in self._runs.items() if run not in runs and watched.fresh}
         self._runs = runs
 
+    def unresumed(self) -> set[Run]:
+        """Return the runs of which it is not known yet what was recorded before they were watched."""
+        return {run for run, watched in (self._ended | self._runs).items() if not watched.resumed}
+
     def resume(self, tallies: Iterable[CauseTally]) -> None:
-        """Go on from what was recorded of running jobs before this process watched them."""
+        """Go on from all that was recorded of the runs that are not resumed yet."""
+        runs = self._ended | self._runs
+        new = self.unresumed()
         for tally in tallies:
-            watched = self._runs.get(tally.run)
-            if watched is not None:
-                watched.tally.resume(tally)
+            if tally.run in new:
+                runs[tally.run].tally.resume(tally)
+        for run in new:
+            runs[run].resumed = True
 
     def running(self, now_s: float) -> Iterator[tuple[Job, tuple[CauseTally, ...], float | None]]:
         """Yield each running job with what was judged of it, and the mean activity over that time."""
         for run, watched in self._runs.items():
             rows = tuple(watched.tally.rows(run, now_s))
-            if rows:
+            if rows and watched.job.state is JobState.RUNNING:
                 yield watched.job, rows, watched.tally.mean_activity
 
     def unrecorded(self, now_s: float) -> list[CauseTally]:
-        """Return the tallies of runs of which there is more to say than when this was called last."""
-        some: Mapping[Run, _Watched] = self._ended | {run: watched
-                                                      for run, watched in self._runs.items() if watched.fresh}
-        self._ended = {}
+        """Return the tallies of runs of which there is more to say than when this was called last.
+
+        One that is not resumed yet waits: what is recorded replaces what was recorded before.
+        """
+        some: Mapping[Run, _Watched] = {run: watched for run, watched in (self._ended | self._runs).items()
+                                        if watched.fresh and watched.resumed}
+        self._ended = {run: watched for run, watched in self._ended.items() if run not in some}
         for watched in some.values():
             watched.fresh = False
         return [row for run, watched in some.items() for row in watched.tally.rows(run, now_s)]
@@ -165,6 +184,10 @@ class CauseWatch:
         for host in watched.hosts.values():
             host.sums = Sums()
         watched.opened_s = now_s
+
+
+def _on_gpus(job: Job) -> bool:
+    return any(part.gpus for part in job.allocations)
 
 
 def _take_host(watched: _Watched, part: Allocation, seen: _Round) -> None:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECORD_S = 300.0
-BACK_S = 86400.0
-"""How far back is read at the start what was recorded of jobs that still run."""
 
 
 class CauseRecommender:
@@ -35,7 +33,7 @@ class CauseRecommender:
 
     def __init__(self, settings: CausesSettings, history: History) -> None:
         self._history, self._watch = history, CauseWatch()
-        self._recorded_s, self._resumed = float("-inf"), False
+        self._recorded_s = float("-inf")
 
     def recommend(self, context: RecommenderContext) -> Recommendations:
         """Return a row for each running job with a known cause, and count the GPUs of all."""
@@ -54,17 +52,20 @@ class CauseRecommender:
         return Recommendations(context.now_s, tuple(rows), _metrics(counts))
 
     def _remember(self, now_s: float) -> None:
-        """Record what is new; at the start read what was recorded of jobs that still run."""
+        """Record what is new, of runs that are new after what was recorded of them before is read."""
         if now_s < self._recorded_s + RECORD_S:
             return
         self._recorded_s = now_s
-        try:
-            if not self._resumed:
-                self._watch.resume(self._history.causes(now_s - BACK_S))
-                self._resumed = True
-            self._history.record_causes(self._watch.unrecorded(now_s))
-        except StoreError as error:
-            log.error("causes cannot be recorded or read now", extra={"error": str(error)})
+        for step in (self._resume, lambda: self._history.record_causes(self._watch.unrecorded(now_s))):
+            try:
+                step()
+            except StoreError as error:
+                log.error("causes cannot be recorded or read now", extra={"error": str(error)})
+
+    def _resume(self) -> None:
+        new = self._watch.unresumed()
+        if new:
+            self._watch.resume(self._history.causes_of(new))
 
 
 def _row(job: Job, gpus: int, causes: tuple[tuple[CauseTally, float], ...], tallies: Iterable[CauseTally],

@@ -83,6 +83,7 @@ def test_every_verdict_is_said_in_words_with_a_remedy():
 def test_what_was_recorded_before_a_restart_goes_on():
     job = levels(Cause.SMALL_BATCH, 3)
     before = watch(job)
+    before.resume(())
     recorded = before.unrecorded(NOW)
     assert before.unrecorded(NOW) == []
     after = watch(replace(job, frames=job.frames[:4]))

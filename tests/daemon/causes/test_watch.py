@@ -8,7 +8,7 @@ from idlewatt.daemon.advice.held_gpus import HeldGpus
 from idlewatt.daemon.causes import CauseWatch
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import GpuReading, Telemetry
-from idlewatt.storage.underuse import Cause
+from idlewatt.storage.underuse import Cause, CauseTally
 
 
 def kept() -> int:
@@ -53,3 +53,38 @@ def test_a_job_that_leaves_a_node_is_judged_by_the_gpus_that_it_keeps():
     for after_s in range(350, 601, 50):
         look(watcher, "b", after_s)
     assert judged_s(watcher) == 600.0
+
+
+def test_a_suspended_job_is_told_of_no_more_and_keeps_what_was_judged():
+    watcher = CauseWatch()
+    for after_s in range(0, 951, 50):
+        look(watcher, "ab", after_s)
+    look(watcher, "ab", 1000, JobState.SUSPENDED)
+    assert list(watcher.running(NOW)) == []
+    for after_s in range(1050, 1351, 50):
+        look(watcher, "ab", after_s)
+    # The window that was open as it was suspended is not judged: nobody knows when within a look that was.
+    assert judged_s(watcher) == 2 * 900.0 + 2 * 250.0
+
+
+def test_a_run_that_is_listed_again_before_its_end_is_recorded_is_the_same():
+    watcher = CauseWatch()
+    for after_s in range(0, 351, 50):
+        look(watcher, "ab", after_s)
+    look(watcher, "", 400)
+    look(watcher, "ab", 450)
+    assert judged_s(watcher) == 600.0
+    watcher.resume([])
+    assert sum(one.gpu_seconds for one in watcher.unrecorded(NOW)) == 600.0
+
+
+def test_nothing_is_recorded_of_a_run_until_it_is_known_what_was_recorded_before():
+    watcher = CauseWatch()
+    for after_s in range(0, 351, 50):
+        look(watcher, "ab", after_s)
+    look(watcher, "", 400)
+    assert watcher.unrecorded(NOW) == []
+    (run,) = watcher.unresumed()
+    watcher.resume([CauseTally(*run, Cause.HEAT, NOW, 1000.0, 0.9)])
+    assert watcher.unresumed() == set()
+    assert sum(one.gpu_seconds for one in watcher.unrecorded(NOW)) == 1600.0

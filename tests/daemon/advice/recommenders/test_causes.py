@@ -9,8 +9,10 @@ from idlewatt.daemon.advice.recommenders import subjects
 from idlewatt.daemon.advice.recommenders.causes import CauseRecommender
 from idlewatt.daemon.settings.recommenders import CausesSettings
 from idlewatt.exporters.publish import check
+from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.telemetry import GpuReading, Telemetry
 from idlewatt.storage.underuse import Cause, Underuse
 
 
@@ -64,3 +66,38 @@ def test_what_was_seen_is_recorded_with_the_run_and_gone_on_with(history):
     again = CauseRecommender(CausesSettings(), history)
     (row,) = shown(again, labelled).rows
     assert row.judged_s > recorded.gpu_seconds / labelled.gpus
+
+
+def lived(recommender, history, since_s, minutes, state):
+    """Let a job of one GPU go on in a state, None where its scheduler does not list it; return what is recorded."""
+    node = Node("n0", ("p",), 1, cpus=8)
+    for now in range(int(since_s), int(since_s) + 60 * minutes, 60):
+        jobs = () if state is None else (Job("1", NOW - 10, state, "p", Request(1), start_s=NOW,
+                                             allocations=(Allocation("n0", 1, (0,), 8),)),)
+        gpu = GpuReading("GPU-0", "n0", 0, now, activity=0.9, activity_source="sm_active")
+        recommender.recommend(RecommenderContext(now, SchedulerSnapshot(now, (node,), (), jobs), Telemetry((gpu,))))
+    return sum(one.gpu_seconds for one in history.causes_of_run("1", NOW - 10, NOW))
+
+
+@pytest.mark.parametrize("state", [JobState.SUSPENDED, JobState.UNKNOWN, None])
+@pytest.mark.parametrize("minutes", [1, 12])
+def test_what_was_recorded_goes_on_after_looks_at_which_a_job_did_not_run(history, state, minutes):
+    recommender = CauseRecommender(CausesSettings(), history)
+    before = lived(recommender, history, NOW + 600, 60, JobState.RUNNING)
+    assert before >= 3000.0
+    assert lived(recommender, history, NOW + 4200, minutes, state) >= before
+    after = lived(recommender, history, NOW + 4200 + 60 * minutes, 30, JobState.RUNNING)
+    assert after >= before + 1200.0
+    assert after <= 60 * 90  # no time is counted in which it did not run
+
+
+def away(runs):
+    raise StoreUnavailable("the server is away")
+
+
+def test_causes_of_a_new_job_wait_for_a_history_that_cannot_be_read(history, monkeypatch):
+    read, recommender = history.causes_of, CauseRecommender(CausesSettings(), history)
+    monkeypatch.setattr(history, "causes_of", away)
+    assert lived(recommender, history, NOW + 600, 30, JobState.RUNNING) == 0.0
+    monkeypatch.setattr(history, "causes_of", read)
+    assert lived(recommender, history, NOW + 2400, 10, JobState.RUNNING) >= 1800.0
