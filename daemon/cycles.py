@@ -114,8 +114,9 @@ class Collection:
 
     def snapshot(self, now_s: float, max_age_s: float, keys: SubmissionKeys) -> SchedulerSnapshot | None:
         """Return what the schedulers say, as one; None before the first has answered."""
-        snapshots = [keys.snapshot(watched.name, facts) for watched in self.of("scheduler")
-                     if isinstance(facts := watched.facts(), SchedulerSnapshot)]
+        snapshots = [keys.snapshot(watched.name, facts)
+                     if isinstance(facts := watched.facts(), SchedulerSnapshot) else None
+                     for watched in self.of("scheduler")]
         return merged(snapshots, now_s, max_age_s)
 
     def accounts(self, clock: Clock) -> list[Accounts]:

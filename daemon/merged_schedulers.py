@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
 
@@ -19,21 +19,23 @@ Named = Mapping[str, frozenset[str]]
 """Names by kind of thing."""
 
 
-def merged(snapshots: Sequence[SchedulerSnapshot], now_s: float, max_age_s: float) -> SchedulerSnapshot | None:
-    """Return one snapshot of several schedulers, as old as the oldest that can be believed.
+def merged(snapshots: Sequence[SchedulerSnapshot | None], now_s: float, max_age_s: float) -> SchedulerSnapshot | None:
+    """Return one snapshot of several schedulers, None for each that never answered, as old as the oldest in it.
 
     One that has not answered for longer than ``max_age_s`` is left out as long as another has: it costs only its own.
     """
-    believed = [snapshot for snapshot in snapshots if now_s - snapshot.time_s <= max_age_s] or list(snapshots)
+    answered = [snapshot for snapshot in snapshots if snapshot is not None]
+    believed = [snapshot for snapshot in answered if now_s - snapshot.time_s <= max_age_s] or answered
+    whole = len(believed) == len(snapshots)
     if len(believed) <= 1:
-        return believed[0] if believed else None
+        return replace(believed[0], whole=whole) if believed else None
     shared = _shared(believed)
     return SchedulerSnapshot(
         min(snapshot.time_s for snapshot in believed),
         tuple(node for snapshot in believed for node in snapshot.nodes),
         tuple(partition for snapshot in believed for partition in snapshot.partitions),
         tuple(_marked(job, snapshot, shared) for snapshot in believed for job in snapshot.jobs),
-        _joined([snapshot.rules for snapshot in believed]))
+        _joined([snapshot.rules for snapshot in believed]), whole)
 
 
 def _joined(rules: Sequence[SchedulerRules]) -> SchedulerRules:

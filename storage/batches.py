@@ -68,6 +68,8 @@ class SnapshotChanges:
     """The time by the clock, of the first snapshot after a start or a step back: what is recorded as later is wrong."""
     shared_ids: tuple[str, ...] = ()
     """Ids that several jobs of the snapshot have, as in two clusters."""
+    whole: bool = True
+    """Whether nodes that are not in the snapshot are gone; else their scheduler may be missing."""
 
     @property
     def facts(self) -> int:
@@ -101,7 +103,7 @@ class FactKind:
 def _seen(connection: Connection, facts: SnapshotChanges, gpus: GpuNumbers) -> None:
     if facts.now_s is not None:
         ahead.set_right(connection, facts.jobs, facts.time_s, facts.now_s)
-    nodes.store(connection, facts.nodes, facts.time_s)
+    nodes.store(connection, facts.nodes, facts.time_s, whole=facts.whole)
     jobs.store_seen(connection, facts.jobs, facts.time_s, facts.shared_ids)
     following.judge(connection, facts.jobs)
     if facts.configuration is not None:

@@ -24,13 +24,17 @@ def facts(node: Node) -> dict[str, object]:
             "present": True}
 
 
-def store(connection: Connection, nodes: Sequence[Node], time_s: float) -> None:
-    """Record what changed against the newest that is known; an older snapshot changes nothing."""
+def store(connection: Connection, nodes: Sequence[Node], time_s: float, *, whole: bool = True) -> None:
+    """Record what changed against the newest that is known; an older snapshot changes nothing.
+
+    Nodes that are not among them are gone if these are the ``whole`` inventory.
+    """
     if not nodes:
         return  # the source could not say, which does not mean that all servers were carried out
     known = {row.name: row for row in latest(connection)}
     now = {words(node.name): facts(node) for node in nodes}
-    gone = {name: _facts_of(row) | {"present": False} for name, row in known.items() if name not in now and row.present}
+    gone = {name: _facts_of(row) | {"present": False} for name, row in known.items()
+            if whole and name not in now and row.present}
     rows = [{**new, "time_s": time_s} for name, new in (now | gone).items() if _differs(known.get(name), new, time_s)]
     upsert(connection, _TABLE, rows)
 

@@ -312,8 +312,8 @@ class SchedulerSnapshot:
     nodes: tuple[Node, ...] = ()
     partitions: tuple[Partition, ...] = ()
     jobs: tuple[Job, ...] = ()
-    rules: SchedulerRules = SchedulerRules()
-    """What the scheduler enforces beside free resources."""
+    rules: SchedulerRules = SchedulerRules()  # what the scheduler enforces beside free resources
+    whole: bool = True  # False where a configured scheduler is missing: what is not in it may be there
 
 
 @dataclass(frozen=True, slots=True)

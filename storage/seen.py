@@ -23,6 +23,8 @@ class LastSeen:
         self._configuration: SchedulerConfiguration | None = None
         self.time_s = float("-inf")
         """Of the newest snapshot."""
+        self._whole = True
+        """Whether every scheduler was in it."""
         self._anew = True
 
     def __contains__(self, key: jobs.Key) -> bool:
@@ -47,15 +49,12 @@ class LastSeen:
         changed = tuple(job for job in snapshot.jobs if jobs.recordable(job) and not _alike(known.get(job.key), job))
         if not newer:
             return SnapshotChanges(changed, (), snapshot.time_s, shared_ids=_shared_ids(snapshot.jobs))
-        inventory, configuration = self._inventory(snapshot.nodes), configuration_of(snapshot)
-        same = [facts for _, facts in inventory.values()] == [facts for _, facts in self._nodes.values()]
-        changes = SnapshotChanges(changed, () if same else snapshot.nodes, snapshot.time_s,
-                                  configuration if configuration != self._configuration else None,
-                                  now_s if self._anew else None, _shared_ids(snapshot.jobs))
+        anew, self._anew = self._anew, False
         self._jobs = {job.key: job for job in snapshot.jobs}
-        self._nodes, self.time_s = inventory, snapshot.time_s
-        self._configuration = configuration or self._configuration
-        self._anew = False
+        changes = SnapshotChanges(changed, self._new_nodes(snapshot), snapshot.time_s,
+                                  self._new_configuration(snapshot), now_s if anew else None,
+                                  _shared_ids(snapshot.jobs), snapshot.whole)
+        self.time_s = snapshot.time_s
         return changes
 
     def _by(self, now_s: float, snapshot: SchedulerSnapshot) -> SchedulerSnapshot:
@@ -63,6 +62,25 @@ class LastSeen:
             self.forget()
             self.time_s = float("-inf")
         return replace(snapshot, time_s=now_s) if snapshot.time_s > now_s else snapshot
+
+    def _new_nodes(self, snapshot: SchedulerSnapshot) -> tuple[Node, ...]:
+        """Return the nodes if some are not as they were, and remember them if they will be recorded for certain.
+
+        Of two changes at one time, as while one of several schedulers is silent, the first alone is recorded.
+        """
+        inventory, known = self._inventory(snapshot.nodes), [facts for _, facts in self._nodes.values()]
+        same = (self._whole or not snapshot.whole) and [facts for _, facts in inventory.values()] == known
+        self._nodes = inventory if same or snapshot.time_s > self.time_s else {}
+        self._whole = snapshot.whole
+        return () if same else snapshot.nodes
+
+    def _new_configuration(self, snapshot: SchedulerSnapshot) -> SchedulerConfiguration | None:
+        """Return the configuration if it is not as it was; what some of its schedulers tell is not the site's."""
+        configuration = configuration_of(snapshot) if snapshot.whole else None
+        if configuration is None or configuration == self._configuration:
+            return None
+        self._configuration = configuration if snapshot.time_s > self.time_s else None
+        return configuration
 
     def _inventory(self, listed: Iterable[Node]) -> dict[str, tuple[Node, dict[str, object]]]:
         """Return nodes with what is kept of them."""

@@ -106,6 +106,8 @@ class Notifier:
         fresh = list(stages.new(findings, ledger, self._settings, now_s, figures))
         waiting = self._renewed(ledger, findings, figures)
         running = {(job.job_id, job.submit_s, job.start_s or 0.0) for job in snapshot.jobs if job.state.active}
+        if not snapshot.whole:  # a job that is not in it may run under the scheduler that is missing
+            running |= {notice.run for notice in ledger.values()}
         gone = list(stages.over(ledger, findings, running, now_s, self._settings.give_up))
         self._book([*waiting, *fresh, *gone])
         self._forget({(job.job_id, job.submit_s, job.start_s or 0.0) for job in snapshot.jobs}, now_s)

@@ -1,14 +1,16 @@
 """One view of several schedulers: each job by its own scheduler's rules, and unknown where two cannot be told apart."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from idlewatt.daemon.advice.advisor import Advisor
 from idlewatt.daemon.merged_schedulers import merged
 from idlewatt.daemon.settings.advice import AdviceSettings
+from idlewatt.exporters.source import SourceError
 from idlewatt.storage.details import Details
-from idlewatt.storage.records import Job, JobState, Node, Partition, Request, SchedulerSnapshot
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 from idlewatt.storage.rules import Association, Ceilings, License, Qos, Reservation, SchedulerRules, SchedulerSettings
 
 NOW, HOUR = 1_800_000_000.0, 3600.0
@@ -38,7 +40,7 @@ def advice(*snapshots):
 
 def test_a_scheduler_that_has_been_gone_for_long_does_not_age_the_other():
     gone, here = (SchedulerSnapshot(time_s, (Node(name, ("all",), 8),)) for time_s, name in ((0.0, "a"), (990.0, "b")))
-    assert merged([gone, here], 1000.0, 600.0) == here
+    assert merged([gone, here], 1000.0, 600.0) == replace(here, whole=False)
     assert merged([gone], 1000.0, 600.0) == gone
     assert merged([], 1000.0, 600.0) is None
     both = merged([gone, here], 500.0, 600.0)
@@ -87,3 +89,70 @@ def test_names_that_mean_the_same_and_have_no_limits_are_no_matter():
 def test_settings_on_which_two_schedulers_do_not_agree_are_not_known():
     both = merged([cluster("a"), cluster("b", rules=replace(RULES, site=replace(SITE, enforced=())))], NOW, 600.0)
     assert both.rules.site == replace(SITE, enforced=None)
+
+
+class Pair:
+    """A daemon that reads two schedulers, each of one node and one running job."""
+
+    def __init__(self, rig, monkeypatch):
+        self.rig, self.patch, self.away = rig, monkeypatch, set()
+        self.service = self.started()
+
+    def started(self):
+        sources = ", ".join(f"{{kind: slurm_rest, name: {name}, url: '{self.rig.server.url}'}}" for name in "ab")
+        service = self.rig.service(sources=f"[{sources}]")
+        for watched in service.sources:
+            self.patch.setattr(watched.source, "read", partial(self.read, watched.name))
+        return service
+
+    def restart(self):
+        self.service.stop()
+        self.service = self.started()
+
+    def read(self, name):
+        if name in self.away:
+            raise SourceError(f"{name} is away")
+        job = Job(name, NOW, JobState.RUNNING, name, Request(8), start_s=NOW, allocations=(Allocation(f"{name}1", 8),))
+        return replace(cluster(name, used=8, jobs=[job]), time_s=self.rig.now_s)
+
+    def look(self, after_s=60.0):
+        self.rig.now_s += after_s
+        self.service.jobs()
+
+    def changes(self):
+        return [(change.node.name, change.present) for change in self.service.history.node_changes(0.0, 2 * NOW)]
+
+
+@pytest.fixture
+def pair(rig, monkeypatch):
+    return Pair(rig, monkeypatch)
+
+
+def test_nodes_of_a_scheduler_that_is_silent_for_long_are_not_recorded_as_gone(pair):
+    pair.look()
+    pair.away.add("b")
+    for _ in range(12):
+        pair.look()
+    assert [node.name for node in pair.service.known.snapshot.nodes] == ["a1"]
+    pair.away.clear()
+    pair.look()
+    assert pair.changes() == [("a1", True), ("b1", True)]
+
+
+@pytest.mark.parametrize("late", ["a", "b"])
+def test_nodes_of_a_scheduler_that_answers_later_after_a_restart_are_not_recorded_as_gone(pair, late):
+    pair.look()
+    pair.restart()
+    pair.away.add(late)
+    pair.look()
+    pair.away.clear()
+    pair.look(0.0)
+    assert pair.changes() == [("a1", True), ("b1", True)]
+
+
+def test_a_view_is_whole_only_with_all_schedulers():
+    first, second = cluster("a"), cluster("b")
+    assert merged([first], NOW, 600.0).whole
+    assert merged([first, second], NOW, 600.0).whole
+    assert not merged([first, None], NOW, 600.0).whole
+    assert not merged([replace(first, time_s=NOW - 601.0), second], NOW, 600.0).whole

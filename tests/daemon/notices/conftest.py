@@ -143,6 +143,7 @@ class Place:
     jobs: list[Job] = field(default_factory=lambda: [JOB])
     gpus: list[GpuVerdict] = field(default_factory=lambda: idle(JOB, NOON - 3 * HOUR))
     settings: str = ""
+    whole: bool = True
     desks: list[Notifier] = field(default_factory=list)
 
     def desk(self, rules: str = "[{kind: idle_gpus}]", **more: object) -> Notifier:
@@ -157,7 +158,7 @@ class Place:
 
     def known(self) -> Known:
         nodes = tuple(Node(name, ("a100",), 8, cpus=128) for name in ("dgx01", "dgx02"))
-        return Known(snapshot=SchedulerSnapshot(self.now_s, nodes, (), tuple(self.jobs)),
+        return Known(snapshot=SchedulerSnapshot(self.now_s, nodes, (), tuple(self.jobs), whole=self.whole),
                      assessment=Assessment(self.now_s, tuple(self.gpus)))
 
     def now(self, gpus: int, hours: float, state: PowerClass = PowerClass.ALLOCATED_IDLE) -> None:

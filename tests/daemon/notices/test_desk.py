@@ -193,6 +193,26 @@ def test_a_job_that_works_again_before_its_mail_could_be_sent_is_not_told(place,
     assert place.states() == [("4711", "first", "lapsed")]
 
 
+def test_a_notice_about_a_job_whose_scheduler_is_not_read_waits_until_it_is(place, told):
+    desk = told(quiet_hours="{since: '11:00', until: '13:00'}")
+    place.look(desk)
+    jobs, place.jobs, place.whole = place.jobs, [], False
+    place.look(desk, 2 * HOUR)
+    assert (place.states(), told.mails) == ([("4711", "first", "waiting")], [])
+    place.jobs, place.whole = jobs, True
+    place.look(desk, 60.0)
+    assert place.states() == [("4711", "first", "sent")]
+
+
+def test_a_notice_that_nobody_took_is_given_up_whichever_schedulers_are_read(place, told):
+    desk = told()
+    told.refuse["ada@example.org"] = "451 try again later"
+    place.look(desk)
+    place.jobs, place.whole = [], False
+    place.look(desk, 73 * HOUR)
+    assert place.states() == [("4711", "first", "failed")]
+
+
 def test_an_old_assessment_or_snapshot_accuses_nobody(place, told):
     desk = told()
     known = place.known()
