@@ -152,7 +152,8 @@ class Delivery:
             book(_delivered(notice, now_s) for notice in held if notice.state == "waiting")
 
     def _posted(self, notice: Notice, now_s: float) -> Notice:
-        assert self._settings.webhook is not None, "the settings refuse a rule with a webhook that is not set"
+        if self._settings.webhook is None:  # the rule used one when the notice was found
+            return replace(notice, state="left_out", why="no webhook is set any more", updated_s=now_s, next_s=None)
         try:
             post(self._settings.webhook, "", payload(notice))
         except PostError as error:

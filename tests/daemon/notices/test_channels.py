@@ -63,6 +63,20 @@ def test_a_webhook_that_fails_is_asked_again_later(place, taker):
     assert place.states() == [("4711", "first", "sent")]
 
 
+def test_what_waits_for_a_webhook_that_is_set_no_more_is_left_out_and_holds_up_neither_mails_nor_digests(
+        place, taker, mail_server):
+    taker.status = 500
+    desk = place.desk("[{kind: idle_gpus, channels: [webhook]}]", webhook=f"{{url: '{taker.url}/'}}")
+    place.look(desk)
+    mails = mail_server()
+    place.look(desk.renewed(place.desk(mail=f"{{host: 127.0.0.1, port: {mails.port}, sender: i@example.org}}",
+                                       digest="{enabled: true, day: friday}")._all), 61.0)
+    assert {(one.channel, one.stage): (one.state, one.why) for one in place.history.notices(0.0)} == {
+        ("webhook", "first"): ("left_out", "no webhook is set any more"), ("mail", "first"): ("sent", ""),
+        ("mail", "digest"): ("sent", "")}
+    assert len(taker.posts) == 1
+
+
 class Raw:
     """A server that answers each connection with parts of its own, until the other end is gone or they have ended."""
 
