@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from . import releases, requeues, resizes, schema
+from . import releases, requeues, resizes, run_energy, schema
 from .database import upsert
 from .gpu_parts import packed
 from .records import Job, JobState
@@ -206,14 +206,16 @@ def _forget_assumed_ends(connection: Connection, jobs: Iterable[Job], known: dic
 
 def _move_runs(connection: Connection, jobs: Iterable[Job], known: dict[Key, TableRow]) -> None:
     """Follow a start that the scheduler sets again once the job's nodes have powered up: it is the same run."""
-    moves = [{"known": row.id, "old": row.start_s, "start_s": job.start_s} for job in jobs
+    moved = [(row, job.start_s) for job in jobs
              if (row := known.get(job.key)) is not None and job.state.active and JobState(row.state).active
              and job.restarts == row.restarts and job.start_s is not None and row.start_s is not None
              and job.start_s > row.start_s]
-    if moves:
+    if moved:
         runs = schema.runs
         connection.execute(update(runs).where(runs.c.job == bindparam("known"), runs.c.start_s == bindparam("old"))
-                           .values(start_s=bindparam("start_s")), moves)
+                           .values(start_s=bindparam("start_s")),
+                           [{"known": row.id, "old": row.start_s, "start_s": start_s} for row, start_s in moved])
+        run_energy.move(connection, {(row.job_id, row.submit_s, row.start_s): start_s for row, start_s in moved})
 
 
 def _store_runs(connection: Connection, jobs: Sequence[Job], rows: dict[Key, TableRow]) -> None:

@@ -6,23 +6,26 @@ from the same shares, so that runs and what nobody holds add up to the cluster, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Table, delete, select, update
 
 from . import energy_prices, schema
 from .database import accumulate
 from .energy_schema import CLASS_COLUMNS, COST_COLUMNS, NULLABLE_SUMS, SELDOM, SUMS
-from .packed import Window, pack, put_packed
+from .packed import LONGEST_S, Window, pack, put_packed, readable, unpack
 from .power_classes import WASTED, PowerClass
 from .values import TableRow, chunks, number, thousandths, whole, words
 
 DAY_S = 86400.0
 MOST_NAMED = 64
 """Held GPUs up to which those that were never used are kept by name: a larger run would fill the row."""
+
+_RUN_SUMS = (*SUMS, "seen_ms", "shared_ms")
+_RUN_PEAKS = ("last_s", "gpus", "power_max_mw", "memory_max_bytes")
 
 _EVERY = object()
 """What was idle before a run was first seen."""
@@ -127,6 +130,43 @@ def store(connection: Connection, shares: Iterable[EnergyShare]) -> None:
             _store_window(connection, window, some)
 
 
+def move(connection: Connection, starts: Mapping[RunKey, float]) -> None:
+    """Give runs the starts that their scheduler has set anew; what is recorded under both starts is added up."""
+    table = schema.run_energy
+    known = _rows_of(connection, {key for run, start_s in starts.items() for key in (run, (*run[:2], start_s))})
+    for run, start_s in starts.items():
+        old, new = known.get(run), known.get((*run[:2], start_s))
+        if old is not None and new is not None:
+            _join(connection, old.id, new)
+        elif old is not None:
+            connection.execute(update(table).where(table.c.id == old.id).values(start_s=start_s))
+            _forget_before(connection, old.id, start_s)
+
+
+def _join(connection: Connection, former: int, run: TableRow) -> None:
+    """Add a row to that of the run which it was part of."""
+    table = schema.run_energy
+    part = connection.execute(select(table).where(table.c.id == former)).one()._asdict()
+    del part["id"]
+    idle = None if run.idle is None or part["idle"] is None else sorted({*run.idle} & {*part["idle"]})
+    accumulate(connection, table, [part | {"start_s": run.start_s, "idle": idle}], add=_RUN_SUMS, most=_RUN_PEAKS,
+               replace=("idle",))
+    connection.execute(update(table).where(table.c.id == run.id, table.c.first_s > part["first_s"])
+                       .values(first_s=part["first_s"]))
+    connection.execute(delete(table).where(table.c.id == former))
+
+
+def _forget_before(connection: Connection, run: int, start_s: float) -> None:
+    """Take a run out of the window within which it began anew: the power shown there would be that of both times."""
+    table = schema.run_windows
+    rows = connection.execute(select(table).where(
+        table.c.start_s > start_s - LONGEST_S, table.c.start_s < start_s,
+        table.c.start_s + table.c.seconds > start_s)).all()
+    for row, (columns, names) in readable(rows, unpack):
+        if columns.size:
+            put_packed(connection, table, (row.start_s, row.seconds), pack(columns[:, columns[0] != run], names))
+
+
 def _known(connection: Connection, window: Window) -> bool:
     table = schema.run_windows
     return connection.execute(select(table.c.start_s).where(
@@ -145,7 +185,7 @@ def _store_window(connection: Connection, window: Window, shares: Sequence[Energ
     energies: dict[tuple[int, int], int] = {}
     for share in shares:
         for power_class, joules in share.joules.items():
-            if share.job_id:
+            if share.run in numbers:
                 place = numbers[share.run], codes[power_class]
                 energies[place] = energies.get(place, 0) + (thousandths(joules) or 0)
     table = np.array([(*place, energy) for place, energy in sorted(energies.items())], np.int64).reshape(-1, 3).T
@@ -162,16 +202,36 @@ def _add(connection: Connection, table: Table, shares: Iterable[EnergyShare],
 
 
 def _store_runs(connection: Connection, shares: Iterable[EnergyShare]) -> dict[RunKey, int]:
-    """Add shares to the sums of their runs, and return the numbers of these runs."""
+    """Add shares to the sums of their runs, and return the numbers of these runs.
+
+    Those of a run whose start was set anew since they were measured are added to it, but have no number: its timeline
+    begins with its start.
+    """
     by_run: dict[RunKey, list[EnergyShare]] = {}
     for share in shares:
         by_run.setdefault(share.run, []).append(share)
     before = _rows_of(connection, by_run)
+    anew = _set_anew(connection, by_run.keys() - before.keys())
+    late = [replace(share, run_s=start_s) for run, start_s in anew.items() for share in by_run.pop(run)]
     rows = [_row(some, before[run].idle if run in before else _EVERY) for run, some in by_run.items()]
-    accumulate(connection, schema.run_energy, rows, add=(*SUMS, "seen_ms", "shared_ms"), replace=("idle",),
-               most=("last_s", "gpus", "power_max_mw", "memory_max_bytes"))
+    accumulate(connection, schema.run_energy, rows, add=_RUN_SUMS, most=_RUN_PEAKS, replace=("idle",))
     recorded = before if len(before) == len(by_run) else _rows_of(connection, by_run)
+    if late:
+        _store_runs(connection, late)
     return {run: recorded[run].id for run in by_run}
+
+
+def _set_anew(connection: Connection, runs: Collection[RunKey]) -> dict[RunKey, float]:
+    """Return the start by which each of these runs goes now, of those whose start was set anew."""
+    jobs, table = schema.jobs.c, schema.runs.c
+    query = select(jobs.job_id, jobs.submit_s, table.start_s).join_from(
+        schema.jobs, schema.runs, table.job == jobs.id)
+    starts: dict[tuple[str, float], set[float]] = {}
+    for some in chunks(sorted({run[0] for run in runs})):
+        for job_id, submit_s, start_s in connection.execute(query.where(jobs.job_id.in_(some))):
+            starts.setdefault((job_id, submit_s), set()).add(start_s)
+    later = {run: min((start for start in starts.get(run[:2], ()) if start >= run[2]), default=run[2]) for run in runs}
+    return {run: start_s for run, start_s in later.items() if start_s != run[2]}
 
 
 def _rows_of(connection: Connection, runs: Iterable[RunKey]) -> dict[RunKey, TableRow]:

@@ -73,6 +73,65 @@ def test_a_job_that_runs_again_has_a_row_for_each_run(history):
     assert [row["start_s"] for row in rows(history)] == [20.0, 900.0]
 
 
+def started(history, make, time_s, start_s, **more):
+    job = make.running(start_s, submit_s=10.0, user="ada", **more)
+    history.record_snapshot(SchedulerSnapshot(time_s, jobs=(job,)))
+
+
+def test_a_run_whose_start_is_set_anew_once_its_nodes_have_booted_is_one_with_all_that_it_took(history, make):
+    started(history, make, 30.0, 20.0)
+    history.record_shares([share(0.0, joules={IDLE: 1.0}, idle=("a:0", "a:1"))])
+    started(history, make, 490.0, 480.0)
+    history.record_shares([share(300.0, run_s=20.0, joules={IDLE: 2.0}, seen_seconds=180.0, idle=("a:0",)),
+                           share(300.0, run_s=480.0, joules={WORK: 4.0}, seen_seconds=120.0, idle=("a:0", "a:1"))])
+    history.record_shares([share(600.0, run_s=480.0, joules={WORK: 8.0}, idle=("a:0", "a:1"))])
+    (row,) = rows(history)
+    assert (row["start_s"], row["first_s"], row["last_s"]) == (480.0, 0.0, 900.0)
+    assert (row["energy_mj"], row["allocated_idle_mj"], row["productive_mj"]) == (15_000, 3_000, 12_000)
+    assert (row["seen_ms"], row["gpus"], row["idle"]) == (900_000, 2.0, ["a:0"])
+    (run,) = history.runs_of("1")
+    assert (run.state, run.end_s) == (JobState.RUNNING, None)
+    assert history.classes_of(run, 9) == (((480.0, 120.0), {WORK: 4_000}), ((600.0, 300.0), {WORK: 8_000}))
+
+
+def test_the_first_window_of_a_run_whose_start_is_set_anew_may_be_written_afterwards(history, make):
+    started(history, make, 30.0, 20.0)
+    started(history, make, 210.0, 200.0)
+    history.record_shares([share(0.0), share(0.0, job_id="2"), share(0.0, run_s=200.0, joules={IDLE: 1.0})])
+    assert {(row["job_id"], row["start_s"]): row["energy_mj"] for row in rows(history)} == {
+        ("1", 200.0): 1_001_000, ("2", 20.0): 1_000_000}
+
+
+def test_a_window_within_which_a_run_began_anew_unseen_counts_and_is_not_on_its_timeline(history, make):
+    started(history, make, 30.0, 20.0)
+    history.record_shares([share(0.0), share(0.0, job_id="2", joules={WORK: 7.0})])
+    started(history, make, 310.0, 295.0)
+    history.record_shares([share(300.0, run_s=295.0, joules={WORK: 5.0})])
+    ((run,), (other,)) = history.runs_of("1"), history.runs_of("2")
+    assert run.sums["energy_mj"] == 1_005_000
+    assert history.classes_of(run, 9) == (((300.0, 300.0), {WORK: 5_000}),)
+    assert history.classes_of(other, 9) == (((20.0, 280.0), {WORK: 7_000}),)
+
+
+def test_what_is_recorded_under_both_starts_of_a_run_is_added_up(history, make):
+    started(history, make, 30.0, 20.0)
+    history.record_shares([share(0.0, idle=("a:0",), power_max_watts=300.0)])
+    history.record_shares([share(300.0, run_s=310.0, idle=("a:0", "a:1"), grams_per_kwh=400.0)])
+    started(history, make, 320.0, 310.0)
+    (row,) = rows(history)
+    assert (row["start_s"], row["first_s"], row["last_s"], row["energy_mj"]) == (310.0, 0.0, 600.0, 2_000_000)
+    assert (row["power_max_mw"], row["idle"], row["intensity_mj"]) == (300_000, ["a:0"], 1_000_000)
+
+
+def test_a_run_that_follows_another_of_its_job_takes_nothing_of_it(history, make):
+    started(history, make, 30.0, 20.0)
+    started(history, make, 210.0, 200.0, restarts=1)
+    started(history, make, 260.0, 250.0, restarts=1)
+    history.record_shares([share(0.0), share(0.0, run_s=200.0, joules={IDLE: 1.0}), share(0.0, job_id="9")])
+    assert {(row["job_id"], row["start_s"]): row["energy_mj"] for row in rows(history)} == {
+        ("1", 20.0): 1_000_000, ("1", 250.0): 1_000, ("9", 20.0): 1_000_000}
+
+
 def test_gpus_stay_unused_only_as_long_as_nobody_has_used_them(history):
     history.record_shares([share(0.0, idle=("a:0", "a:1"))])
     history.record_shares([share(300.0, idle=("a:1",))])
