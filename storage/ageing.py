@@ -81,9 +81,11 @@ def _merging(table: Table, hour_s: float) -> Step:
 
 
 def _merge_gpus(connection: Connection, within: ColumnElement[bool], hour_s: float) -> int:
-    columns = windows.merged(list(windows.gpu_windows(connection, within)))
+    fine = list(windows.gpu_windows(connection, within))
     removed = connection.execute(delete(schema.gpu_windows).where(within)).rowcount
-    windows.put(connection, (hour_s, HOUR_S), columns)
+    if not fine:  # what is damaged stays so: kept, it would be tried and logged each hour
+        return removed
+    windows.put(connection, (hour_s, HOUR_S), windows.merged(fine))
     return removed - 1
 
 

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from idlewatt.storage import schema
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import GpuRollup, IdleFloor, SchedulerSnapshot, WasteReading
@@ -85,6 +86,23 @@ def test_a_late_window_joins_its_hour_that_was_merged_before(history):
     history.record_rollups([rollup(300.0)])
     history.compact(5 * DAY, SOON)
     assert [(row.start_s, row.energy_joules) for row in history.rollups(0, DAY)] == [(0.0, 60_000.0)]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x07later", b"\x01torn"])
+def test_an_hour_of_which_no_window_can_be_read_keeps_nothing_else_from_ageing(history, make, damage, caplog):
+    history.record_rollups([rollup(0.0), rollup(3600.0), rollup(3900.0)])
+    history.record_finished([make.ended(125.0, 160.0)])
+    with history._writing() as connection:
+        table = schema.gpu_windows
+        connection.execute(table.update().where(table.c.start_s == 0).values(packed=damage))
+    history.compact(5 * DAY, SOON)
+    assert "the window of 300 s that begins at 0 is left out" in caplog.text
+    assert [(row.start_s, row.seconds, row.energy_joules) for row in history.rollups(0, DAY)] == [
+        (3600.0, 3600.0, 60_000.0)]
+    caplog.clear()
+    history.compact(15 * DAY, SOON)
+    assert (history.rollups(0, DAY), history.jobs(0, 1e9)) == ((), ())
+    assert "left out" not in caplog.text
 
 
 @pytest.fixture(scope="module")
