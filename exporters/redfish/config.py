@@ -27,7 +27,7 @@ _CHOSEN_S = 3600.0
 _ALIKE = 1.1
 """How much larger the sum of the other kind of a rack's equipment may be without being preferred."""
 _LAST_S = 0.5
-"""What the end of all sessions may take: a stop waits for no BMC."""
+"""What the end of sessions may take: neither a stop nor a round waits for BMCs."""
 
 
 @register("redfish")
@@ -86,12 +86,27 @@ class RedfishSource(PageSource):
         """End sessions, as far as that goes quickly, and connections."""
         self._lanes.close()
         until = time.monotonic() + _LAST_S
-        for known in tuple(self._bmcs.values()):
-            if time.monotonic() < until and known.lock.acquire(blocking=False):
-                known.bmc.close(self._ending)
-                known.lock.release()
+        for url in tuple(self._bmcs):
+            if time.monotonic() < until:
+                self._end(url)
         self._ending.close()
         super().close()
+
+    def _renew(self, targets: list[Target]) -> None:
+        super()._renew(targets)
+        until = time.monotonic() + _LAST_S
+        for url in tuple(self._bmcs):
+            if url not in self._records and time.monotonic() < until:  # the others have their turn at the next round
+                self._end(url)
+
+    def _end(self, url: str) -> None:
+        """End the session at a BMC and forget it, unless it is being read."""
+        known = self._bmcs.get(url)  # none where a stop and a round meet
+        if known is not None and known.lock.acquire(blocking=False):
+            self._bmcs.pop(url, None)
+            known.bmc.close(self._ending)
+            known.lock.release()
+            self._ending.forget(url)
 
     def pause_s(self) -> float:
         """Return how long a BMC that answered is left alone."""

@@ -1,28 +1,15 @@
-"""BMCs asked by Redfish: one chassis counts, four places tell its power, sessions end, one request is in flight."""
+"""BMCs asked by Redfish: one chassis counts, four places tell its power, one request is in flight."""
 
 import ssl
 import threading
 
 import pytest
 import trustme
-from mockup import MockBmc, chassis, empty, rack
+from mockup import chassis, empty, rack
 
 from idlewatt.exporters.redfish import RedfishConfig
 from idlewatt.exporters.source import SourceError
 from idlewatt.storage.telemetry import EnclosureMeter, EnclosureReading
-
-
-@pytest.fixture
-def start():
-    bmcs: list[MockBmc] = []
-
-    def begin(tree, **options) -> MockBmc:
-        bmcs.append(MockBmc(tree, **options))
-        return bmcs[-1]
-
-    yield begin
-    for bmc in bmcs:
-        bmc.close()
 
 
 class Clock:
@@ -170,29 +157,6 @@ def test_two_servers_behind_one_bmc_must_be_named(start):
     assert watts(bmc, chassis="B") == 910.0
     with pytest.raises(SourceError, match="no chassis fits 'C'; there are A, B"):
         watts(bmc, chassis="C")
-
-
-def test_a_session_is_opened_once_opened_again_when_forgotten_and_ended(start, tmp_path):
-    secret = tmp_path / "password"
-    secret.write_text("calvin\n")
-    bmc = start(chassis(empty(), "Self", "RackMount", control=500.0), login=("root", "calvin"))
-    found = source(bmc, basic_auth={"username": "root", "password_file": str(secret)})
-    for _ in range(3):
-        assert found.read().nodes[0].power_watts == 500.0
-    assert bmc.opened == 1
-    bmc.tokens.clear()
-    assert found.read().nodes[0].power_watts == 500.0
-    assert bmc.opened == 2
-    found.close()
-    assert bmc.tokens == set()
-
-
-def test_basic_auth_opens_no_session_and_a_wrong_password_is_told(start):
-    bmc = start(chassis(empty(), "Self", "RackMount", control=500.0), login=("root", "calvin"))
-    assert watts(bmc, auth="basic", basic_auth={"username": "root", "password": "calvin"}) == 500.0
-    assert bmc.opened == 0
-    with pytest.raises(SourceError, match="no session: HTTP 401"):
-        watts(bmc, basic_auth={"username": "root", "password": "hobbes"})
 
 
 def test_tls_is_verified_by_the_authority_that_is_given(start, tmp_path):
