@@ -182,7 +182,8 @@ def subset(work: Workload, rows: Rows, **columns: object) -> Workload:
     place = np.full(len(work) + 1, -1, np.int32)  # the last one stands for "depends on none"
     place[rows] = np.arange(len(rows), dtype=np.int32)
     selected = {name: getattr(work, name)[rows] for name in COLUMNS} | {"dependency": place[work.dependency[rows]]}
-    return replace(work, ids=tuple(str(work.ids[row]) for row in rows.tolist()), **selected | columns)
+    charged = work.charged and work.charged.of_rows(rows)
+    return replace(work, ids=tuple(str(work.ids[row]) for row in rows.tolist()), charged=charged, **selected | columns)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,8 @@ def _only(workload: Workload, kept: NDArray[np.bool_]) -> Workload:
     """Return some of the jobs, which wait for none of the others."""
     columns: dict[str, Any] = {name: getattr(workload, name)[kept] for name in COLUMNS}
     columns["dependency"] = np.full(int(kept.sum()), -1, np.int32)
-    return replace(workload, ids=range(int(kept.sum())), **columns)
+    charged = workload.charged and workload.charged.of_rows(np.flatnonzero(kept))
+    return replace(workload, ids=range(int(kept.sum())), charged=charged, **columns)
 
 
 def _independent_parts(cluster: Cluster, jobs: Workload, pool: NDArray[np.int32],

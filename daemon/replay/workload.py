@@ -33,6 +33,12 @@ class Charged:
     nice: NDArray[np.float64]
     """What is taken off the priority of each."""
 
+    def of_rows(self, rows: NDArray[np.int64]) -> Charged:
+        """Return what is known of the jobs in these rows, in their order."""
+        places = rows.tolist()
+        return Charged(tuple(self.account[row] for row in places), tuple(self.qos[row] for row in places),
+                       self.nice[rows])
+
 
 class WorkloadError(ValueError):
     """Columns that make no workload; the message names the column."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from idlewatt.daemon.agents.histories import recorded, split
 from idlewatt.daemon.learning.training_scheduler import TrainingTask
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.recorded_scheduling import recorded_scheduling, used, with_recorded_scheduler
@@ -162,6 +163,23 @@ def test_a_setting_that_is_no_number_is_named(url):
     write(url, queue(), replace(RULES, site=SchedulerSettings(priority=(("PriorityWeightAge", "much"),))))
     with History.read_only(url) as reader, pytest.raises(ClusterError, match="PriorityWeightAge='much' is no number"):
         recorded_scheduling(reader, NOW)
+
+
+def ten_days():
+    """Return a job of bob's an hour until NOW, of a high standing first, that ran for up to 40 minutes."""
+    return [job(1000 + hour, "bob", "high" if hour < 100 else "low", at, at, at + 300 + 10 * hour)
+            for hour, at in ((hour, NOW - (240 - hour) * HOUR) for hour in range(240))]
+
+
+def test_each_job_of_a_part_that_judges_has_its_own_quality_of_service(url):
+    write(url, [*ten_days(), *queue()], replace(RULES, site=replace(RULES.site, priority=WEIGHTS[:2])))
+    with History.read_only(url) as reader:
+        (test,) = split(recorded(reader, NOW - 11 * DAY, NOW + 5 * HOUR, "the history")).test
+
+    assert 50 < len(test.workload) < 200
+    result = test.replayed(named(INCUMBENT))
+    by_id = dict(zip(test.workload.ids, result.start.tolist(), strict=True))
+    assert by_id["1"] < by_id["3"] < by_id["2"]
 
 
 ALL_TOLD = {"PriorityType": "priority/multifactor", **{line: "0" for line in PRIORITY_LINES if line != "PriorityType"}}

@@ -15,7 +15,7 @@ from idlewatt.daemon.agents.training_loop import FEWEST_JOBS
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
 from idlewatt.daemon.replay.engine import run
-from idlewatt.daemon.replay.workload import Workload
+from idlewatt.daemon.replay.workload import Charged, Workload
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 
@@ -179,6 +179,14 @@ def test_what_depends_on_a_job_that_is_not_taken_depends_on_none():
     work = subset(site().workload, np.array([3, 4, 9]))
     assert work.dependency.tolist() == [-1, 0, -1]
     assert work.ids == ("3", "4", "9")
+
+
+def test_who_is_charged_for_a_job_goes_with_it_where_jobs_are_dropped_or_repeated():
+    charged = Charged(tuple("abcd"), ("low", "low", "high", "none"), np.array([0.0, 1.0, 2.0, 3.0]))
+    work = Workload.of(np.arange(4.0), [9.0] * 4, [1] * 4, charged=charged)
+    taken = subset(work, np.array([1, 3, 3])).charged
+    assert (taken.account, taken.qos, taken.nice.tolist()) == (tuple("bdd"), ("low", "none", "none"), [1.0, 3.0, 3.0])
+    assert subset(replace(work, charged=None), np.array([2])).charged is None
 
 
 @pytest.mark.parametrize(("material", "why"), [
