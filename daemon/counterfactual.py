@@ -176,7 +176,7 @@ def _trial(window: RecordedWindow, policy: Policy, span: tuple[float, float], se
     from .simulator_error import waited
 
     run, drawn = energies(window.cluster, window.workload, policy, (window.since_s, *span), window.power, seed,
-                          speed=window.speeds.table_for(policy), resize_s=RESTART_S)
+                          window.reserved, speed=window.speeds.table_for(policy), resize_s=RESTART_S)
     return _Trial(run, float(drawn[2] - drawn[1]), waited(run, run.start, *span), waited(run, run.end, *span))
 
 

@@ -214,6 +214,17 @@ def test_a_reserved_node_is_for_those_who_name_the_reservation(url):
     assert {tuple(where[number][1]) for number in "45"} == {(0,), (1,)}
 
 
+def test_a_job_waits_beside_a_reserved_node_under_every_policy_that_is_replayed(url):
+    course = [Node("n0", ("all",), 8, cpus=64), Node("n1", ("all",), 8, cpus=64, reservation="course")]
+    with closing(History.open(url)) as history:
+        history.record_snapshot(SchedulerSnapshot(SINCE - 10, tuple(course), (Partition("all", NODES),)))
+        history.record_finished([job(number, SINCE + HOUR, SINCE + number * HOUR, SINCE + (number + 1) * HOUR, 8, "n0")
+                                 for number in (1, 2)])
+    policies = ("fifo+first-fit+easy", "limit-aged+best-fit+easy")
+    window = counterfactual.replayed(WindowRequest(url, SINCE, SINCE + 4 * HOUR, policies))
+    assert window.wait_s == dict.fromkeys(policies, HOUR)
+
+
 def test_the_policy_against_itself_saves_exactly_nothing(url):
     write(url, truth())
     request = WindowRequest(url, NOW - 3 * HOUR, NOW - HOUR, ("fifo+first-fit+easy", "fifo+first-fit+easy"))
