@@ -286,6 +286,11 @@ class HistoryReader(EnergyReader, NoticeReader):
         with self._reading() as connection:
             return scheduler_configuration.load(connection, at_s)
 
+    def scheduler_changes(self, since_s: float, until_s: float) -> list[tuple[float, SchedulerConfiguration]]:
+        """Return what the scheduler was configured to in [since, until), each with when; oldest first."""
+        with self._reading() as connection:
+            return scheduler_configuration.changes(connection, since_s, until_s)
+
     def charges(self, since_s: float, until_s: float) -> list[Charge]:
         """Return the runs that overlap [since, until), with the account, the user and the CPUs of each."""
         with self._reading() as connection:

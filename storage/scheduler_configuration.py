@@ -76,6 +76,14 @@ def load(connection: Connection, at_s: float | None) -> SchedulerConfiguration |
     return None if row is None else _unpacked(*row)
 
 
+def changes(connection: Connection, since_s: float, until_s: float) -> list[tuple[float, SchedulerConfiguration]]:
+    """Return the configurations that came in [since, until), each with when, without those that cannot be read."""
+    rows = connection.execute(_rows().where(_TABLE.c.time_s >= since_s, _TABLE.c.time_s < until_s).order_by(
+        _TABLE.c.time_s)).all()
+    read = [(time_s, _unpacked(time_s, packed)) for time_s, packed in rows]
+    return [(time_s, configuration) for time_s, configuration in read if configuration is not None]
+
+
 def _rows() -> Select[float, bytes]:
     return select(_TABLE.c.time_s, _TABLE.c.packed)
 

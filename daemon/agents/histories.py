@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...storage.reading import HistoryReader
+from ..recorded_scheduling import SchedulingHistory
 from ..recorded_speeds import unplaced
 from ..recorded_watts import CATALOGUED, SiteWatts
 from ..recorded_window import past
@@ -81,6 +82,12 @@ class Material:
     """The power of its nodes; what its jobs add is in the workload."""
     settled_s: float = float("inf")
     """Jobs that were submitted earlier have ended: what comes later is without those that still run."""
+    scheduling: SchedulingHistory | None = None
+    """How the site's own scheduler decided when; without it always as the cluster says."""
+
+    def cluster_at(self, at_s: float) -> Cluster:
+        """Return the cluster with its scheduler, and what users had used, as of a moment."""
+        return self.cluster if self.scheduling is None else replace(self.cluster, scheduling=self.scheduling.at(at_s))
 
     def since(self, since_s: float) -> Material:
         """Return what was submitted from a moment on."""
@@ -140,12 +147,12 @@ def recorded(history: HistoryReader, since_s: float, until_s: float, source: str
         notes.append(f"{len(outstanding)} jobs of the last days have not ended: what is proved rests on the time "
                      f"before the first of them, {(until_s - outstanding.min()) / DAY_S:.1f} days ago")
     return Material(source, window.cluster, work, tuple(notes), speeds, window.power,
-                    float(outstanding.min(initial=np.inf)))
+                    float(outstanding.min(initial=np.inf)), SchedulingHistory.of(history, since_s, until_s))
 
 
 def split(material: Material, *, seed: int = 0) -> Split:
     """Return the history in three parts; ``TooLittle`` says why nothing can be learned from it."""
-    cluster, (work, notes) = material.cluster, _runnable(material)
+    work, notes = _runnable(material)
     since_s, until_s = _span(work)
     days = f"{(until_s - since_s) / DAY_S:.1f} days with {len(work)} jobs"
     if until_s - since_s < LEAST_S or len(work) < FEWEST_JOBS:
@@ -154,13 +161,11 @@ def split(material: Material, *, seed: int = 0) -> Split:
     select_s, test_s = _cuts(since_s, until_s)
     fit_jobs = subset(work, np.flatnonzero((work.submit >= since_s) & (work.submit < select_s)))
     _refuse_alike(fit_jobs, material.source)
-    parts = [_counted(cluster, work, begin, end, material.source)
-             for begin, end in ((select_s, test_s), (test_s, until_s))]
-    names_met, unseen_notes = _names_met(cluster, fit_jobs)
-    speeds, power = material.speeds, material.power
-    select, test = (replace(part, speeds=speeds, power=power, settled_s=material.settled_s) for part in parts)
-    return Split(Bootstrap(cluster, fit_jobs, since_s, select_s, seed, speeds, power), (select,), (test,), since_s,
-                 test_s, names_met, (*material.notes, *notes, *unseen_notes))
+    select, test = _counted(material, work, select_s, test_s), _counted(material, work, test_s, until_s)
+    names_met, unseen_notes = _names_met(material.cluster, fit_jobs)
+    # Days are drawn from all of the part, so that they have the scheduler that comes next.
+    fit = Bootstrap(material.cluster_at(select_s), fit_jobs, since_s, select_s, seed, material.speeds, material.power)
+    return Split(fit, (select,), (test,), since_s, test_s, names_met, (*material.notes, *notes, *unseen_notes))
 
 
 def held_out(material: Material, after_s: float) -> tuple[TraceWindow, ...]:
@@ -173,8 +178,7 @@ def held_out(material: Material, after_s: float) -> tuple[TraceWindow, ...]:
     until_s = _span(work)[1]
     first_s, last_s = (after_s, min(until_s, after_s + TRIAL_S)) if np.isfinite(after_s) else (until_s - TEST_MOST_S,
                                                                                                until_s)
-    counted = _counted(material.cluster, work, first_s, last_s, material.source)
-    return (replace(counted, speeds=material.speeds, power=material.power, settled_s=material.settled_s),)
+    return (_counted(material, work, first_s, last_s),)
 
 
 def subset(work: Workload, rows: Rows, **columns: object) -> Workload:
@@ -353,16 +357,18 @@ def _refuse_alike(work: Workload, source: str) -> None:
                         "better than another, so there is nothing to learn")
 
 
-def _counted(cluster: Cluster, work: Workload, begin_s: float, end_s: float, source: str) -> TraceWindow:
-    """Return a part of history with its warm-up; ``TooLittle`` when it has too few jobs after the warm-up."""
+def _counted(material: Material, work: Workload, begin_s: float, end_s: float) -> TraceWindow:
+    """Return a part of what can run with its warm-up; ``TooLittle`` when it has too few jobs after the warm-up."""
     warm_s = begin_s - WARM_UP_S
     counted = int(((work.submit >= begin_s) & (work.submit < end_s)).sum())
     if counted < FEWEST_JUDGED:
-        raise TooLittle(f"only {counted} jobs of {source} lie in the part that judges, and {FEWEST_JUDGED} are the "
-                        "least; wait until more have ended, or name a longer history")
+        raise TooLittle(f"only {counted} jobs of {material.source} lie in the part that judges, and {FEWEST_JUDGED} "
+                        "are the least; wait until more have ended, or name a longer history")
     rows = np.flatnonzero((work.submit >= warm_s) & (work.submit < end_s))
-    events = _events(cluster.events, max(warm_s, float(work.submit[rows[0]])), np.inf)
-    return TraceWindow(cluster.with_events(events), subset(work, rows), begin_s)
+    first_s = max(warm_s, float(work.submit[rows[0]]))
+    cluster = material.cluster_at(first_s).with_events(_events(material.cluster.events, first_s, np.inf))
+    return TraceWindow(cluster, subset(work, rows), begin_s, material.speeds, power=material.power,
+                       settled_s=material.settled_s)
 
 
 def _events(events: Sequence[NodeEvent], begin_s: float, end_s: float) -> Iterator[NodeEvent]:

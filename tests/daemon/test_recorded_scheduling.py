@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idlewatt.daemon.agents.histories import recorded, split
+from idlewatt.daemon.agents.histories import held_out, recorded, split
 from idlewatt.daemon.learning.training_scheduler import TrainingTask
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.recorded_scheduling import recorded_scheduling, used, with_recorded_scheduler
@@ -47,9 +47,9 @@ def url(tmp_path):
     return f"sqlite:///{tmp_path}/idlewatt.db"
 
 
-def write(url, jobs, rules=RULES):
+def write(url, jobs, rules=RULES, told_s=NOW - 3 * DAY):
     with closing(History.open(url)) as history:
-        history.record_snapshot(SchedulerSnapshot(NOW - 3 * DAY, (Node("n0", ("all",), 8, cpus=64),),
+        history.record_snapshot(SchedulerSnapshot(told_s, (Node("n0", ("all",), 8, cpus=64),),
                                                   (Partition("all", ("n0",)),), rules=rules))
         history.record_finished(jobs)
 
@@ -180,6 +180,32 @@ def test_each_job_of_a_part_that_judges_has_its_own_quality_of_service(url):
     result = test.replayed(named(INCUMBENT))
     by_id = dict(zip(test.workload.ids, result.start.tolist(), strict=True))
     assert by_id["1"] < by_id["3"] < by_id["2"]
+
+
+def retold(url, time_s, weight):
+    """Record another weight of QOS, and the rest as it was."""
+    others = tuple(line for line in WEIGHTS if line[0] != "PriorityWeightQOS")
+    site = replace(RULES.site, priority=(*others, ("PriorityWeightQOS", weight)))
+    with closing(History.open(url)) as history:
+        history.record_snapshot(SchedulerSnapshot(time_s, rules=replace(RULES, site=site)))
+
+
+@pytest.mark.parametrize(("judging", "weight"), [
+    (lambda found: split(found).test, 7.0), (lambda found: held_out(found, NOW - 2 * DAY), 9.0)])
+def test_the_part_that_judges_has_the_weights_and_the_usage_of_its_own_beginning(url, judging, weight):
+    anns = job(1, "ann", "high", NOW - 7 * DAY, NOW - 7 * DAY, NOW - 6.5 * DAY)
+    write(url, [*ten_days(), anns], told_s=NOW - 10.5 * DAY)
+    for time_s, told in ((NOW - 8 * DAY, "much"), (NOW - 7 * DAY, "7"), (NOW - 5 * DAY, "9")):
+        retold(url, time_s, told)
+    with History.read_only(url) as reader:
+        found = recorded(reader, NOW - 11 * DAY, NOW, "the history")
+        (window,) = judging(found)
+        then = recorded_scheduling(reader, float(window.workload.submit[0]))
+
+    assert found.cluster.scheduling.usage == {}
+    assert window.cluster.scheduling.priority.qos == weight
+    assert window.cluster.scheduling.usage["lab", "ann"] > 0
+    assert window.cluster.scheduling == then
 
 
 ALL_TOLD = {"PriorityType": "priority/multifactor", **{line: "0" for line in PRIORITY_LINES if line != "PriorityType"}}

@@ -51,6 +51,18 @@ def test_each_moment_has_the_configuration_of_then_and_what_came_before_the_firs
     assert weights == ["7", "7", "7", "9", "9"]
 
 
+def test_the_changes_of_a_part_of_the_past_are_in_order_and_without_the_one_that_is_damaged(history):
+    for time_s, weight in ((100.0, "7"), (200.0, "8"), (300.0, "9"), (400.0, "10")):
+        told(history, time_s, weighing(weight))
+    with history._engine.begin() as connection:
+        table = schema.scheduler_configurations
+        connection.execute(update(table).where(table.c.time_s == 200.0).values(packed=b"torn"))
+
+    changes = history.scheduler_changes(100.0, 400.0)
+    assert [(time_s, dict(changed.rules.site.priority)["PriorityWeightAge"]) for time_s, changed in changes] == [
+        (100.0, "7"), (300.0, "9")]
+
+
 def test_what_stays_the_same_is_one_row_and_a_source_that_tells_nothing_changes_nothing(history):
     for time_s in (100.0, 110.0, 120.0):
         told(history, time_s)
