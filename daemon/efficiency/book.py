@@ -48,6 +48,11 @@ class EnergyBook:
         """Return the prices that are set."""
         return self._costing
 
+    @property
+    def timelines(self) -> GpuTimelines:
+        """Return what tells the timelines of a job's GPUs."""
+        return self._timelines
+
     def runs(self, wanted: RunFilter, order: Order, limit: int, offset: int = 0) -> tuple[tuple[JobRow, ...], int]:
         """Return runs in an order, the most first, and how many there are in all."""
         runs, total = self._history.runs(wanted, order, limit, offset)

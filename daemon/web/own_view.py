@@ -36,7 +36,7 @@ class OwnBook(EnergyBook):
     """Answers about one user's energy; sums of nodes and days that nobody is named in are everybody's."""
 
     def __init__(self, book: EnergyBook, user: str) -> None:
-        super().__init__(book.history, book.costing, book.now)
+        super().__init__(book.history, book.costing, book.now, book.timelines)
         self._user = user
 
     def _own(self, wanted: RunFilter) -> RunFilter | None:

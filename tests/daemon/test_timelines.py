@@ -9,6 +9,7 @@ from idlewatt.daemon.efficiency import EnergyBook
 from idlewatt.daemon.efficiency.timelines import GpuTimelines
 from idlewatt.daemon.pricing import Costing
 from idlewatt.daemon.range_clients import RangesOfSettings
+from idlewatt.daemon.web.own_view import OwnBook
 from idlewatt.exporters.gpu_ranges import GpuRange, GpuRanges
 from idlewatt.exporters.source import SourceError
 from idlewatt.storage.history import History
@@ -73,6 +74,13 @@ def test_the_prometheus_that_is_configured_tells_and_it_is_said(history):
         (name, (90.0, 95.0), (0.75, 0.75), (START, START + 300)) for name in ("n1:0", "n1:1")]
     assert found.series_source == "Prometheus, by 300 s"
     assert server.asked == [(("GPU-0", "GPU-1"), START, START + 600, 96)]
+
+
+def test_the_prometheus_tells_a_user_of_the_users_own_job_too(history):
+    book = EnergyBook(history, Costing(), lambda: NOW, GpuTimelines(Server(), lambda: NOW))
+    (found,) = OwnBook(book, "ada").reports("7")
+    assert (found.series[0].watts, found.series_source) == ((90.0, 95.0), "Prometheus, by 300 s")
+    assert OwnBook(book, "bob").reports("7") == ()
 
 
 def test_one_that_lost_a_part_leaves_it_to_the_windows(history):
