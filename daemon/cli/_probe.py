@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...exporters.source import Facts, Watched
+from ...storage.energy_prices import GridReading
 from ...storage.records import SchedulerSnapshot
 from ...storage.speeds import Throughput
 from ...storage.telemetry import Telemetry
@@ -85,8 +86,9 @@ def _told(facts: Facts | None) -> str:
         return "nothing"
     words: dict[type, Callable[[Any], str]] = {
         Telemetry: _telemetry, SchedulerSnapshot: _scheduler, Fabric: lambda _: "a topology of switches",
-        NodeLinks: lambda _: "links between GPUs", Throughput: lambda given: _count(len(given.rates), "rate")}
-    return words[type(facts)](facts)
+        NodeLinks: lambda _: "links between GPUs", Throughput: lambda given: _count(len(given.rates), "rate"),
+        GridReading: _grid}
+    return words.get(type(facts), lambda _: "an answer")(facts)
 
 
 def _telemetry(facts: Telemetry) -> str:
@@ -100,5 +102,10 @@ def _scheduler(facts: SchedulerSnapshot) -> str:
             f"{_count(len(facts.jobs), 'job')}")
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _grid(facts: GridReading) -> str:
+    carbon = _count(len(facts.carbon), "carbon intensity", "carbon intensities")
+    return f"{_count(len(facts.prices), 'price')}, {carbon}"
+
+
+def _count(number: int, what: str, many: str = "") -> str:
+    return f"{number} {what if number == 1 else many or f'{what}s'}"

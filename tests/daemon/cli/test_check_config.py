@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from idlewatt.daemon import config
 from idlewatt.daemon.cli import main
+from idlewatt.exporters.grid_file import GridFileSource
 
 
 def check(*arguments):
@@ -61,6 +62,28 @@ def test_a_probe_reads_every_source_once_and_shows_what_came(rig, tmp_path):
     lines = [line.split(" in ")[0].strip() for line in done.stdout.splitlines() if line.startswith("  ok")]
     assert lines == ["ok      dcgm: 32 GPUs, 4 GPU servers", "ok      node: 4 servers", "ok      ipmi: 4 servers",
                      "ok      slurm_rest: 4 nodes with 32 GPUs, 11 jobs"]
+
+
+@pytest.fixture
+def priced(tmp_path):
+    """Return the configuration of a site that reads prices and carbon from a file, and nothing else."""
+    (tmp_path / "grid.csv").write_text("from,EUR/MWh,gCO2e/kWh\n2001-09-09T01:00Z,80,400\n2001-09-09T02:00Z,90,\n")
+    (tmp_path / "site.yml").write_text(f"""costs: {{currency: EUR}}
+sources: [{{kind: grid_file, file: '{tmp_path / "grid.csv"}', currency: EUR}}]\n""")
+    return tmp_path / "site.yml"
+
+
+def test_a_probe_counts_the_prices_and_carbon_intensities_of_the_grid(priced):
+    done = check("--probe", priced)
+    assert (done.exit_code, done.exception) == (0, None), done.output
+    assert "  ok      grid_file: 2 prices, 1 carbon intensity in " in done.stdout
+
+
+def test_a_probe_that_has_no_words_for_an_answer_says_that_there_is_one(priced, monkeypatch):
+    monkeypatch.setattr(GridFileSource, "read", lambda source: object())
+    done = check("--probe", priced)
+    assert (done.exit_code, done.exception) == (0, None), done.output
+    assert "  ok      grid_file: an answer in " in done.stdout
 
 
 def test_a_probe_tells_flavours_that_no_partition_can_hold(rig, tmp_path):
