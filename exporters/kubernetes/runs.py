@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from ...storage.owners import OwnerKind
@@ -132,10 +133,11 @@ class JobRuns:
         start_s = _first(pod.scheduled_s for pod in ran)
         job_id = f"{group.namespace}/{life.name}"
         if (job_id, life.submit_s, start_s) not in self._ended:
-            held = self._record(group, ran, life, scene)
+            most = _at_their_most(ran)
+            held = self._record(group, most, life, scene)
             # Nobody saw it run, and where nothing tells of its end it may never have: nodes refuse pods, too.
             latest_s = start_s if start_s is not None and all(pod.over for pod in ran) else now_s
-            self._note(_over(replace(held, state=JobState.RUNNING, start_s=start_s, allocations=_held(ran, scene)),
+            self._note(_over(replace(held, state=JobState.RUNNING, start_s=start_s, allocations=_held(most, scene)),
                              group, latest_s))
 
     def _job(self, group: JobPods, life: _Life, scene: Surroundings) -> Job | None:
@@ -244,6 +246,28 @@ def _submitted(group: JobPods) -> float:
 
 def _first(times: Iterable[float | None]) -> float | None:
     return min([time_s for time_s in times if time_s is not None], default=None)
+
+
+def _at_their_most(ran: Sequence[PodFacts]) -> list[PodFacts]:
+    """Return the pods of the last moment at which those that ran held the most GPUs: pods of a Job may take turns."""
+    spans = [(pod, *_span(pod)) for pod in ran]
+    changes = [change for pod, start_s, end_s in spans
+               for change in ((start_s, 1, pod), (end_s, 0 if end_s > start_s else 2, pod))]
+    gpus = slices = count = 0
+    most, peak_s = (0, 0, 0), -math.inf
+    for time_s, order, pod in sorted(changes, key=itemgetter(0, 1)):
+        sign = 1 if order == 1 else -1
+        gpus, slices, count = gpus + sign * pod.amount.gpus, slices + sign * pod.amount.slices, count + sign
+        if (gpus, slices, count) >= most:
+            most, peak_s = (gpus, slices, count), time_s
+    return [pod for pod, start_s, end_s in spans if start_s == peak_s or start_s < peak_s < end_s]
+
+
+def _span(pod: PodFacts) -> tuple[float, float]:
+    """Return from when until when a pod held what it requested; one that is over without a time may never have."""
+    start_s = pod.created_s if pod.scheduled_s is None else pod.scheduled_s
+    end_s = pod.ended_s if pod.ended_s is not None else start_s if pod.over else pod.deleted_s
+    return start_s, math.inf if end_s is None else max(start_s, end_s)
 
 
 def _held(pods: Iterable[PodFacts], scene: Surroundings) -> tuple[Allocation, ...]:

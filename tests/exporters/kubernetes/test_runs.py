@@ -1,0 +1,94 @@
+"""What is recorded of a job whose pods have all ended before anybody looked: no more than it held at once."""
+
+import kube_objects as make
+import pytest
+from kube_objects import START_S
+
+from idlewatt.exporters.simulated.api_store import JOBS, NODES, PODS
+
+TRAIN = make.owner("Job", "train")
+
+
+@pytest.fixture
+def put(store):
+    """Return the function that leaves ended pods of a finished Job, each with its start and end."""
+    store.put(NODES, make.node("n1", 8))
+    store.put(NODES, make.node("n2", 8))
+    store.put(JOBS, make.finished_job("train", end_s=START_S + 9000.0))
+
+    def put(*spans, phase="Succeeded", gpus=8, node="n1"):
+        for start_s, end_s in spans:
+            found = make.pod(f"train-{len(store.names(PODS)):02}", TRAIN, on=node, gpus=gpus, created_s=START_S,
+                             scheduled_s=START_S + start_s)
+            store.put(PODS, make.ended(found, phase, START_S + end_s))
+
+    return put
+
+
+@pytest.fixture
+def run(build):
+    """Return the function that starts a daemon's source, and returns the only run that has ended."""
+    def run():
+        source = build()
+        assert source.read().jobs == ()
+        [one] = source.completed(0.0)
+        return one
+
+    return run
+
+
+def held(run):
+    return run.request.gpus, [(part.node, part.gpus) for part in run.allocations]
+
+
+def test_pods_that_followed_each_other_held_the_gpus_of_one(put, run):
+    put((10, 100), (100, 200), phase="Failed")
+    put((205, 600))
+    found = run()
+    assert held(found) == (8, [("n1", 8)])
+    assert (found.request.cpus, found.allocations[0].cpus) == (8, 8)
+    assert (found.start_s, found.end_s) == (START_S + 10, START_S + 9000)
+
+
+def test_pods_that_ran_together_are_added_up(put, run):
+    put((10, 600))
+    put((12, 590), node="n2")
+    assert held(run()) == (16, [("n1", 8), ("n2", 8)])
+
+
+def test_an_indexed_job_of_many_pods_held_as_many_gpus_as_ran_at_once(put, run):
+    put(*((100 * turn, 100 * turn + 100) for turn in range(5) for _ in range(4)), gpus=1)
+    found = run()
+    assert held(found) == (4, [("n1", 4)])
+    assert (found.start_s, found.end_s) == (START_S, START_S + 9000)
+    # The last ones, as a daemon that had seen it run would have recorded it.
+    assert found.allocations[0].members == tuple(f"team/train-{number:02}" for number in range(16, 20))
+
+
+def test_pods_without_gpus_that_ran_beside_the_others_belong_to_the_job(put, run):
+    put((10, 600), gpus=0)
+    put((20, 500))
+    put((505, 550), gpus=0)
+    found = run()
+    assert held(found) == (8, [("n1", 8)])
+    assert found.request.cpus == 16
+
+
+def test_a_pod_that_was_refused_by_its_node_is_not_added_to_those_that_ran(store, put, run):
+    refused = make.pod("train-refused", TRAIN, on="n1", gpus=8, scheduled_s=START_S + 5)
+    refused["status"].update(phase="Failed", reason="UnexpectedAdmissionError")
+    store.put(PODS, refused)
+    put((10, 600))
+    assert held(run()) == (8, [("n1", 8)])
+
+
+def test_what_a_daemon_saw_run_is_not_recorded_larger_after_its_restart(store, build, put, run):
+    pod = make.pod("train-last", TRAIN, on="n1", gpus=8, scheduled_s=START_S + 20)
+    put((10, 15), phase="Failed")
+    store.put(JOBS, make.job("train"))
+    store.put(PODS, pod)
+    [seen] = build().read().jobs
+    store.put(JOBS, make.finished_job("train"))
+    store.put(PODS, make.ended(pod))
+    found = run()
+    assert (found.key, found.request.gpus, found.allocations[0].gpus) == (seen.key, seen.request.gpus, 8)
