@@ -93,6 +93,8 @@ class SlurmRest:
         self._closed = False
         self._jobs: dict[bytes, Job] = {}
         self._nodes: dict[bytes, Node] = {}
+        self._clusters = set[str]()
+        """Whose jobs slurmrestd has told."""
         socket = config.url.removeprefix("unix:")
         self._base = config.url.rstrip("/") if socket == config.url else f"http+unix://{quote(socket, safe='')}"
         self._unix = socket != config.url
@@ -103,7 +105,13 @@ class SlurmRest:
 
     def jobs(self) -> Parsed[Job]:
         """Return pending, running and just finished jobs."""
-        return self._list("jobs", parse_job, self._jobs)
+        return self._list("jobs", self._job, self._jobs)
+
+    def _job(self, raw: Fields) -> Job:
+        """Return a job, and note whose it is."""
+        if raw.is_text("cluster"):
+            self._clusters.add(raw.text("cluster").lower())
+        return parse_job(raw)
 
     def partitions(self) -> Parsed[Partition]:
         """Return all partitions."""
@@ -131,8 +139,23 @@ class SlurmRest:
         return replace(qos, ceilings=replace(ceilings, group=group, unreported=()))
 
     def associations(self) -> Parsed[Association]:
-        """Return the accounts and users that slurmdbd knows."""
-        return self._extra("slurmdb", "associations", parse_association)
+        """Return the accounts and users of this cluster; of all that slurmdbd knows where nothing tells which it is."""
+        answer = self._answer("slurmdb", "associations")
+        parsed = parse_list(answer, "associations", lambda raw: (raw.text("cluster").lower(), parse_association(raw)))
+        own = self._cluster(answer)
+        # A name that slurmdbd knows nothing of is not this cluster's: each has an association of root.
+        told = own != "" and own in [cluster for cluster, _ in parsed.records]
+        return Parsed(tuple(association for cluster, association in parsed.records
+                            if not told or cluster in ("", own)), parsed.skipped)
+
+    def _cluster(self, answer: Fields) -> str:
+        """Return the name of this cluster in small letters, as slurmdbd has it; '' where nothing tells it."""
+        try:
+            told = answer.part("meta").part("slurm").text("cluster")  # from v0.0.40 on
+        except BadRecord:
+            told = ""
+        own = self._config.settings.get("ClusterName", "") or told
+        return own.strip().lower() or ("" if len(self._clusters) != 1 else next(iter(self._clusters)))
 
     def usage(self, now_s: float) -> Parsed[CountedUsage]:
         """Refuse: slurmrestd does not tell what has been used."""
@@ -170,15 +193,18 @@ class SlurmRest:
         return parse_list(self._get(f"slurm/{self._speak()}/{name}", wanted=name), name, parse, known)
 
     def _extra(self, part: str, name: str, parse: Callable[[Fields], Record]) -> Parsed[Record]:
-        """Return a list that a version of the API may not have, which then is no reason to look for another."""
+        answer = self._answer(part, name)
+        return parse_list(answer, "QOS" if "QOS" in answer else name, parse)
+
+    def _answer(self, part: str, name: str) -> Fields:
+        """Return what a version of the API may not have, which then is no reason to look for another."""
         version = self._speak()
         try:
-            answer = self._get(f"{part}/{version}/{name}")
+            return self._get(f"{part}/{version}/{name}")
         except Refused as refusal:
             if refusal.status == 404:
                 self._version = version
             raise
-        return parse_list(answer, "QOS" if "QOS" in answer else name, parse)
 
     def _speak(self) -> str:
         """Return the newest version of the API that both sides know."""

@@ -244,3 +244,37 @@ def test_what_jobs_of_a_qos_may_use_in_all_is_told_by_the_configuration_or_not_k
     found = {qos.name: (qos.ceilings.group, qos.ceilings.unreported) for qos in source.read().rules.qos}
     source.close()
     assert found == told
+
+
+@pytest.fixture
+def shared(slurmrestd, clock):
+    """Return the function that tells GPUs by account of one slurmdbd of two clusters, as a source understands it."""
+    def shared(settings=(), told=None, jobs=("dgx", "dgx")):
+        rows = [{"cluster": cluster, "account": account, "user": "", "max": {"tres": {"total": [
+            {"type": "gres", "name": "gpu", "count": count}]}}}
+            for cluster, account, count in (("dgx", "lab", 4), ("other", "lab", 64), ("other", "guests", 2))]
+        page = {"associations": rows, "meta": {"slurm": {"cluster": told} if told is not None else "of old"}}
+        slurmrestd.pages["/slurmdb/v0.0.38/associations"] = json.dumps(page).encode()
+        slurmrestd.pages["/slurm/v0.0.38/jobs"] = json.dumps({"jobs": [
+            {"job_id": number, "cluster": cluster, "job_state": "PENDING", "submit_time": 1_700_000_000}
+            for number, cluster in enumerate(jobs, 1)]}).encode()
+        config = SlurmRestConfig(url=slurmrestd.url(""), settings=dict(settings))
+        with contextlib.closing(config.build(clock)) as source:
+            snapshot = source.read()
+        assert len(snapshot.jobs) == len(jobs)
+        return [(one.account, dict(one.ceilings.group)["gpu"]) for one in snapshot.rules.associations]
+
+    return shared
+
+
+@pytest.mark.parametrize("known", [
+    {"settings": {"ClusterName": "DGX"}, "told": "other", "jobs": ("other",)}, {"told": "dgx", "jobs": ()}, {},
+    {"told": 7}])
+def test_of_a_slurmdbd_of_several_clusters_only_the_own_accounts_count(shared, known):
+    assert shared(**known) == [("lab", 4)]
+
+
+@pytest.mark.parametrize("unknown", [
+    {"jobs": ()}, {"jobs": ("dgx", "other")}, {"jobs": (None,)}, {"settings": {"ClusterName": "misspelt"}}])
+def test_where_nothing_tells_the_own_cluster_all_accounts_count(shared, unknown):
+    assert shared(**unknown) == [("lab", 4), ("lab", 64), ("guests", 2)]
