@@ -50,7 +50,8 @@ class WebConfigFile:
         self._lock = threading.Lock()
         self._stamp = stamp([path] if path else [])
         self._config = load(path) if path else WebConfig()
-        self._tls_stamp: Stamp = ()
+        self._tls: tuple[Tls, Stamp] | None = None
+        """What the context was made from."""
         self._context: ssl.SSLContext | None = None
         if self._config.tls_server_config:
             self._renew(self._config.tls_server_config)
@@ -73,14 +74,14 @@ class WebConfigFile:
             return self._config
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context in force, new after a certificate has been rotated."""
+        """Return the TLS context in force, new after a certificate was rotated or its section was changed."""
         tls = self.current().tls_server_config
         with self._lock:
-            if tls and stamp(tls.files()) != self._tls_stamp:
+            if tls and (tls, stamp(tls.files())) != self._tls:
                 try:
                     self._renew(tls)
                 except WebConfigError as fault:
-                    log.error("certificate not reloaded", extra={"target": str(fault)})
+                    log.error("TLS settings or certificate not reloaded", extra={"target": str(fault)})
             assert self._context is not None, "context() is for servers that started with TLS"
             return self._context
 
@@ -97,7 +98,7 @@ class WebConfigFile:
 
     def _renew(self, tls: Tls) -> None:
         # The stamp first: a file that changes while it is read is read again at the next handshake.
-        self._tls_stamp = stamp(tls.files())
+        self._tls = tls, stamp(tls.files())
         try:
             self._context = tls.context()
         except (OSError, ValueError) as fault:

@@ -202,6 +202,16 @@ def test_rotated_certificate_needs_no_restart(serve, view, tls):
     tls.serial(port)
 
 
+def test_changed_tls_settings_hold_from_the_next_connection_on(serve, view, tls):
+    gate = tls.gate(", client_ca_file: ca.pem, client_auth_type: VerifyClientCertIfGiven")
+    server = serve(WebApp(view, gate), gate)
+    assert tls.get(server).status_code == 200
+    tls.gate(", client_ca_file: ca.pem, client_auth_type: RequireAndVerifyClientCert")
+    with pytest.raises(requests.ConnectionError):
+        tls.get(server)
+    assert tls.get(server, cert=tls.client("prometheus")).status_code == 200
+
+
 def silent_clients(port: int, count: int) -> list[socket.socket]:
     return [socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) for _ in range(count)]
 
