@@ -14,6 +14,7 @@ from ..storage.power_classes import WASTED, PowerClass
 from ..storage.recommendations import Recommendation
 from ..storage.records import Job, SchedulerSnapshot
 from . import flavour_rows
+from .advice.advisor import users_of
 from .advice.job_wait_estimate import JobWaitEstimate, JobWaitEstimates
 from .advice.job_wait_worker import JobWaitWorker
 from .advice.kubectl import cordon_command
@@ -55,9 +56,14 @@ class DaemonView(View):
 
     def published(self) -> Published:
         """Return the facts of the metrics page."""
-        page = published(self._service.standing(), self._service.process(), self._recall)
+        known = self._service.standing()
+        page = published(known, self._service.process(), self._recall)
         key_file = self._service.settings.privacy.pseudonym_key_file
-        return page if key_file is None else pseudonymised(page, key_file)
+        if key_file is None:
+            return page
+        # Advice may be older than what is seen of the cluster now, and name a user whose last job has vanished since.
+        return pseudonymised(page, key_file, (known.advice.users if known.advice else frozenset())
+                             | (users_of(known.snapshot) if known.snapshot else frozenset()))
 
     def recommendations(self) -> Sequence[Recommendation]:
         """Return present advice, the active policy first, the most urgent job first."""

@@ -56,6 +56,14 @@ class Advice:
     """Whether it was withdrawn since, because the cluster has not been seen for too long."""
     needed_s: Mapping[str, float] = field(default_factory=dict)
     """When a job that waits is expected to start, by node."""
+    users: frozenset[str] = frozenset()
+    """Those whom its reasons may name."""
+
+
+def users_of(snapshot: SchedulerSnapshot) -> frozenset[str]:
+    """Return the users whom a text about what was seen of the cluster may name."""
+    reserved = {user.removeprefix("-") for one in snapshot.rules.reservations for user in one.users}
+    return frozenset({job.user for job in snapshot.jobs} | reserved) - {""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +126,8 @@ class Advisor:
         rows = _with_intervals(rows, self._forecasts(state, first.policy))
         needed = first.needed_at()
         return Advice(now_s, (*rows, *aside), self._power_down(snapshot, needed, now_s), first.policy.name,
-                      results, snapshot.time_s, policies, self._came, needed_s=needed)
+                      results, snapshot.time_s, policies, self._came, needed_s=needed,
+                      users=users_of(snapshot))
 
     def _forecasts(self, state: ClusterState, policy: Policy) -> Mapping[tuple[str, float], StartForecast]:
         """Return when jobs start under the active policy; nothing where an agent fails at the futures."""

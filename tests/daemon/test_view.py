@@ -1,14 +1,19 @@
 """Rows for the web side, from what the daemon knows."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
+from idlewatt.daemon.advice.advisor import Advisor
 from idlewatt.daemon.config import ConfigError
+from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.daemon.view import DaemonView
 from idlewatt.daemon.web.view import ReloadError
+from idlewatt.exporters.publish import page, registry
 from idlewatt.storage.power_classes import WASTED, PowerClass
-from idlewatt.storage.records import JobState, NodeState
+from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request, SchedulerSnapshot
+from idlewatt.storage.rules import Association, Ceilings, Qos, Reservation, SchedulerRules, SchedulerSettings
 
 
 @pytest.fixture
@@ -91,6 +96,49 @@ def test_a_node_that_is_not_measured_is_never_worth_powering_down(view, service)
     assert {row.power_down for row in view.nodes()} == {""}
     assert {row.unknown_use for row in view.nodes()} == {"nothing of it is measured"}
     assert view.published().power_down_info == {}
+
+
+USER_LIMIT, PREEMPTION, RESERVED = "on user alice", "preempting 9 of bob", "is reserved (carol_3, now)"
+
+
+def naming_snapshot(now_s):
+    """Return a cluster on which reasons name alice for her limit, bob to preempt, and carol for reserved nodes."""
+    site = SchedulerSettings("qos", ("REQUEUE",), enforced=("limits",), memory_counts=True, cores_whole=True,
+                             tree=False)
+    rules = SchedulerRules(
+        (Reservation("carol_3", ("r",), now_s - 60, now_s + 7200, users=("carol",)),),
+        qos=(Qos("normal"), Qos("urgent", preempts=("normal",), priority=100.0)), site=site,
+        associations=(Association("lab"), Association("lab", "alice", ceilings=Ceilings(group=(("gpu", 1.0),)))))
+    usual = {"partition": "p", "limit_s": 3600.0, "account": "lab"}
+    waiting = [Job(job_id, now_s - 60, JobState.PENDING, request=Request(gpus, 1, gpus, 1), user=user, qos=qos, **usual)
+               for job_id, gpus, user, qos in (("1", 2, "dave", "urgent"), ("2", 2, "alice", "normal"),
+                                               ("3", 4, "dave", "normal"))]
+    held = Job("9", now_s - 900, JobState.RUNNING, request=Request(2), start_s=now_s - 600, user="bob", qos="normal",
+               allocations=(Allocation("a", 2, None, 2, 1 << 30),), **usual)
+    nodes = (Node("a", ("p",), gpus=2, cpus=64, memory_bytes=1 << 40, gpus_allocated=2, cpus_allocated=2),
+             Node("r", ("p",), gpus=4, cpus=64, memory_bytes=1 << 40, reservation="carol_3"))
+    return SchedulerSnapshot(now_s, nodes, (), (*waiting, held), rules)
+
+
+def test_with_a_key_no_metric_names_a_user_not_even_in_the_reason_of_advice(rig):
+    key = rig.folder / "pseudonyms.key"
+    key.write_text("0123456789abcdef")
+    service = rig.service(privacy=f"{{pseudonym_key_file: {key}}}")
+    snapshot = naming_snapshot(rig.now_s)
+    settings = AdviceSettings(policy="limit-aged+best-fit+easy", shadow=(), draws=0)
+    advice = Advisor(settings).advise(snapshot, rig.now_s)
+    service.known = replace(service.known, snapshot=replace(snapshot, jobs=()), advice=advice)
+    view = DaemonView(service, lambda: service.settings)
+    shown = " ".join(row.reason for row in view.recommendations())
+    assert all(words in shown for words in (USER_LIMIT, PREEMPTION, RESERVED)), shown
+    metrics = page(registry(view.published))[0].decode()
+    assert re.search(r"preempting 9 of u-[0-9a-f]{12} \(2 GPUs\)", metrics)
+    assert re.search("is reserved .u-[0-9a-f]{12}_3, now", metrics)
+    assert not re.search("alice|bob|carol|dave", metrics)
+    key.unlink()
+    metrics = page(registry(view.published))[0].decode()
+    assert not re.search("alice|bob|carol|dave", metrics)
+    assert 'idlewatt_advice_timestamp_seconds{policy="' in metrics
 
 
 def test_a_source_that_failed_shows_its_error_and_when_it_last_worked(view, service, rig):

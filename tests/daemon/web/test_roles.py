@@ -198,7 +198,7 @@ def test_users_go_by_pseudonyms_in_metrics_that_only_the_key_connects(tmp_path):
                       reclaimable_since_timestamp_seconds={("a100", "1", "bob", "2"): 3.0})
 
     def page(of):
-        return metrics_page(registry(lambda: pseudonymised(of, key)))[0].decode()
+        return metrics_page(registry(lambda: pseudonymised(of, key, ())))[0].decode()
 
     first = page(facts)
     assert not re.search("alice|bob", first)
@@ -212,3 +212,17 @@ def test_users_go_by_pseudonyms_in_metrics_that_only_the_key_connects(tmp_path):
     assert "user=" not in page(facts)
     key.unlink()
     assert "user=" not in page(facts)
+
+
+@pytest.mark.parametrize(("reason", "shown"), [
+    ("limit of account physics on user ann: 8 GPUs", "limit of account physics on user U: 8 GPUs"),
+    ("9 of ann (8 GPUs), 10 of ann-marie (4 GPUs)", "9 of U (8 GPUs), 10 of U (4 GPUs)"),
+    ("is reserved (ann_12, now)", "is reserved (U_12, now)"),
+    ("annual maintenance of ann2 behind ann/train-1", "annual maintenance of ann2 behind ann/train-1"),
+    ("ann", "ann")])
+def test_of_a_reason_only_the_words_that_are_users_become_pseudonyms(tmp_path, reason, shown):
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef")
+    facts = Published(advice_reason_info={("easy", "1", "hold", reason): 1.0})
+    (labels,) = pseudonymised(facts, key, {"ann", "ann-marie"}).advice_reason_info
+    assert re.sub("u-[0-9a-f]{12}", "U", labels[3]) == shown
