@@ -19,6 +19,8 @@ WINDOW_S = 300.0
 SETTLE_S = 300.0
 """After a job's start, in which it loads and compiles."""
 MOST_RUNS = 20_000
+MOST_ENDED = 20_000
+"""Runs that have ended are kept until they are recorded, which an outage of the database delays."""
 WHOLE = 0.8
 """Share of a server's CPUs from which what all of them do is taken for what the one job there does."""
 
@@ -115,6 +117,8 @@ class CauseWatch:
                     self._close(watched, seen, now_s)
         self._ended |= {run: watched for run, watched in self._runs.items() if run not in runs and watched.fresh}
         self._runs = runs
+        while len(self._ended) > MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
 
     def unresumed(self) -> set[Run]:
         """Return the runs of which it is not known yet what was recorded before they were watched."""

@@ -65,6 +65,7 @@ class CauseRecommender:
     def _resume(self) -> None:
         new = self._watch.unresumed()
         if new:
+            self._history.record_causes(())  # what waits to be written is to be read, too
             self._watch.resume(self._history.causes_of(new))
 
 

@@ -1,6 +1,7 @@
 """What a watch keeps of the GPUs of running jobs from one reading to the next."""
 
 import gc
+from dataclasses import replace
 
 from labelled import MODEL, NOW, SETTLED_S, levels, watch
 
@@ -88,3 +89,18 @@ def test_nothing_is_recorded_of_a_run_until_it_is_known_what_was_recorded_before
     watcher.resume([CauseTally(*run, Cause.HEAT, NOW, 1000.0, 0.9)])
     assert watcher.unresumed() == set()
     assert sum(one.gpu_seconds for one in watcher.unrecorded(NOW)) == 1600.0
+
+
+def test_runs_that_cannot_be_recorded_for_long_do_not_pile_up(monkeypatch):
+    monkeypatch.setattr("idlewatt.daemon.causes.watch.MOST_ENDED", 2)
+    watcher = CauseWatch()
+    for after_s in (*range(0, 351, 50), 400):
+        snapshot, telemetry = on("ab", NOW + SETTLED_S + after_s)
+        jobs = tuple(replace(snapshot.jobs[0], job_id=number, allocations=(Allocation(node, 1, (0,), 8),))
+                     for number, node in ("1a", "2b")) if after_s < 400 else ()
+        watcher.observe(replace(snapshot, jobs=jobs), telemetry, HeldGpus(telemetry.gpus, snapshot.nodes).of,
+                        snapshot.time_s)
+    assert len(watcher.unresumed()) == 2
+    monkeypatch.setattr("idlewatt.daemon.causes.watch.MOST_ENDED", 1)
+    look(watcher, "", 450)
+    assert {job_id for job_id, *_ in watcher.unresumed()} == {"2"}
