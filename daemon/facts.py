@@ -30,7 +30,7 @@ from .job_facts import counted_in, fared, flavour_facts, job_facts, power_and_wa
 from .learning.training_scheduler import TrainingStatus
 from .recall import Recall
 from .waste import Assessment, GpuVerdict
-from .waste.domains import domain_states
+from .waste.domains import domain_states, domain_totals
 
 STATISTICS, BOUNDS = ("mean", "p99"), ("estimate", "low", "high")
 EMPTY_NODES = {"on": "energy", "down": "energy_down"}
@@ -166,7 +166,10 @@ def _enclosures(assessment: Assessment) -> dict[str, object]:
 
 def _domains(snapshot: SchedulerSnapshot) -> dict[str, object]:
     states, lost = domain_states(snapshot.nodes)
-    return {"nvlink_domains": {place: float(count) for place, count in states.items()},
+    in_all, lost_in_all = domain_totals(snapshot.nodes)
+    return {"cluster_nvlink_domains": {state: float(count) for state, count in in_all.items()},
+            "cluster_nvlink_domain_broken_gpus": None if lost_in_all is None else float(lost_in_all),
+            "nvlink_domains": {place: float(count) for place, count in states.items()},
             "nvlink_domain_broken_gpus": {partition: float(count) for partition, count in lost.items()}}
 
 

@@ -49,6 +49,17 @@ def domain_states(nodes: Iterable[Node]) -> tuple[dict[tuple[str, str], int], di
             {partition: lost[partition] for partition in partitions})
 
 
+def domain_totals(nodes: Iterable[Node]) -> tuple[dict[str, int], int | None]:
+    """Return domains by state and the free GPUs of broken ones, each once whatever partitions it serves.
+
+    Without any domain there is nothing to tell: ``{}`` and None.
+    """
+    states = [_state(members) for members in _members(nodes).values()]
+    counts = Counter(state for state, _ in states)
+    return ({state: counts[state] for state in STATES} if states else {},
+            sum(free for state, free in states if state == "broken") if states else None)
+
+
 def _members(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     nodes_by_domain: dict[str, list[Node]] = {}
     for node in nodes:

@@ -52,6 +52,10 @@ class AdviceMetrics:
         "and some not, so that no job of a whole domain fits.", "partition", "state", cap=PARTITIONS * 4)
     nvlink_domain_broken_gpus: Series = gauge(
         "Free GPUs of broken NVLink domains.", "partition", cap=PARTITIONS)
+    cluster_nvlink_domains: Series = gauge(
+        "NVLink domains of the whole cluster by state, each once however many partitions it serves.", "state", cap=4)
+    cluster_nvlink_domain_broken_gpus: Scalar = gauge(
+        "Free GPUs of the broken NVLink domains of the whole cluster, each once however many partitions it serves.")
     underused_gpus: Series = gauge(
         "GPUs of running jobs that are underused, by cause; unknown where no measurement shows why, absent where all "
         "that was judged is used well.", "partition", "cause", cap=PARTITIONS * 12)

@@ -26,7 +26,7 @@ def _parts(part: str, by: str = "") -> str:
 
 
 def _states(state: str) -> str:
-    return f'sum(idlewatt_nvlink_domains{{{DAEMON}, state="{state}"}})'
+    return f'sum(idlewatt_cluster_nvlink_domains{{{DAEMON}, state="{state}"}})'
 
 
 def _figures() -> Row:
@@ -44,7 +44,7 @@ def _figures() -> Row:
                    "domain fits, however many GPUs are free.", _states("broken"), "short", empty=NO_DOMAIN,
                    steps=((None, "green"), (1, "orange")))),
         (4, number("Free GPUs in broken domains", "They serve no job that needs a whole domain.",
-                   f"sum(idlewatt_nvlink_domain_broken_gpus{{{DAEMON}}})", "short", empty=NO_DOMAIN)))
+                   f"sum(idlewatt_cluster_nvlink_domain_broken_gpus{{{DAEMON}}})", "short", empty=NO_DOMAIN)))
 
 
 def _power() -> Row:
@@ -64,7 +64,7 @@ def _domains() -> Row:
                    "short", stacked=True, names=STATES, empty=quiet(NO_DOMAIN))),
         (12, lines("Free GPUs of broken domains by partition", "A node of several partitions counts in each.",
                    ((f"sum by ({SITE}, partition) (idlewatt_nvlink_domain_broken_gpus{{{DAEMON}}})", "{{partition}}"),),
-                   "short", stacked=True, empty=quiet(NO_DOMAIN))))
+                   "short", empty=quiet(NO_DOMAIN))))
 
 
 def _tables() -> Row:

@@ -109,6 +109,8 @@ def facts(**more) -> Published:
         "enclosure_disagreement_watts": {"rack7": 0.0},
         "nvlink_domains": {(a100, "free"): 1.0, (a100, "broken"): 2.0, (a100, "full"): 3.0, (a100, "out"): 4.0},
         "nvlink_domain_broken_gpus": {a100: 31.0},
+        "cluster_nvlink_domains": {"free": 1.0, "broken": 2.0, "full": 3.0, "out": 4.0},
+        "cluster_nvlink_domain_broken_gpus": 31.0,
         "underused_gpus": {("a100", "waiting_for_data"): 4.0, ("a100", "unknown"): 1.0},
         "capped_gpus": 2,
         "throttled_gpus": {"power": 3, "heat": 1},

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from idlewatt.daemon.waste.domains import domain_states
+from idlewatt.daemon.waste.domains import domain_states, domain_totals
 from idlewatt.storage.records import Node, NodeState
 
 
@@ -24,5 +24,15 @@ def test_a_node_that_is_down_breaks_a_free_domain_and_no_node_up_is_out():
     assert domain_states([down])[0]["gpu", "out"] == 1
 
 
+def test_a_domain_of_several_partitions_counts_in_each_of_them_and_once_in_all():
+    nodes = [replace(node, partitions=("batch", "interactive")) for node in rack("a", (2, 0, 0))]
+    states, lost = domain_states(nodes)
+    assert (states["batch", "broken"], states["interactive", "broken"]) == (1, 1)
+    assert lost == {"batch": 10, "interactive": 10}
+    assert domain_totals(nodes) == ({"free": 0, "broken": 1, "full": 0, "out": 0}, 10)
+    assert domain_totals([*nodes, *rack("b", (0, 0))]) == ({"free": 1, "broken": 1, "full": 0, "out": 0}, 10)
+
+
 def test_without_domains_nothing_is_said():
     assert domain_states([Node("plain", ("gpu",), 8)]) == ({}, {})
+    assert domain_totals([Node("plain", ("gpu",), 8)]) == ({}, None)
