@@ -7,6 +7,7 @@ at thousands of targets they cost more than the parsing.
 from __future__ import annotations
 
 import io
+import re
 import threading
 import time
 import zlib
@@ -27,7 +28,7 @@ from .deadline import DEADLINES, POOLS, Exchange
 from .http_options import HttpOptions
 from .secret_file import secret_from
 from .source import SourceError
-from .text import quoted
+from .text import quoted, without_login
 
 _MOST_MEMBERS = 16
 """Parts of one gzip body; each costs a copy of what follows it."""
@@ -38,6 +39,7 @@ _CHUNK = 262144
 _MOST_HOSTS = 65536
 _CONNECTIONS_PER_HOST = 16
 _SHORTEST_SECRET = 4
+_BEFORE_AT = re.compile(r"(?:^|(?<=//)).*@")
 _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 
 
@@ -322,8 +324,10 @@ class Client:
         try:
             request = requests.Request(method, url, headers=headers, params=params, json=body).prepare()
         except (requests.RequestException, ValueError) as error:
-            why = innermost(error)
-            raise SourceError(f"{quoted(url)} is no URL that can be read: {why}", permanent=True) from error
+            # What the libraries say has the URL, or a part of a password with a slash in it.
+            why = "look at its login, host and port" if "@" in url else innermost(error)
+            shown = quoted(_BEFORE_AT.sub("", url))
+            raise SourceError(f"{shown} is no URL that can be read: {why}", permanent=True) from error
         request.headers = self._shared(request.headers)
         request._cookies = None  # type: ignore[attr-defined]  # an empty jar with its lock: 1.5 kB, which nobody asks
         return request
@@ -340,7 +344,7 @@ class Client:
         if status in accepted:
             return
         if 300 <= status < 400:
-            where = response.headers.get("Location", "nowhere")[:200]
+            where = without_login(response.headers.get("Location", "nowhere"))[:200]
             raise SourceError(f"redirects to {ascii(where)}: configure the final address", permanent=True)
         body = _without_secret(self._body(response.raw), response.request.headers)
         raise Refused(f"HTTP {status} {_HINTS.get(status, '')}: {quoted(body, 200)}", status, body,

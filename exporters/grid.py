@@ -20,6 +20,7 @@ from .grid_units import MOST_PER_KWH, CarbonUnit, PriceUnit, currency_of, grams_
 from .http_options import HttpOptions
 from .prometheus_api import decode
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
+from .text import without_login
 
 _KEPT = 1000
 """Changes of a value that are kept for windows of energy that are written late."""
@@ -114,7 +115,7 @@ class GridSource:
             self._keep(self._kept[name], GridSample(value, since_s, since_s + self._config.max_age))
             last = self._clock()
         except (SourceError, ValueError) as fault:
-            error = f"{self._config.url}: {fault} (query {query})"
+            error = f"{without_login(self._config.url)}: {fault} (query {query})"
         self._health[name] = TargetHealth(name, not error, time.perf_counter() - began, error, last)
         return not error
 

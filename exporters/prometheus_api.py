@@ -27,7 +27,7 @@ from .http_options import HttpOptions
 from .node import MeterBook, MeterRole
 from .page_checks import GpuOwners, too_many_servers
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
-from .text import clean, described, quoted
+from .text import clean, described, quoted, without_login
 from .text import decode as decode_text
 
 log = logging.getLogger(__name__)
@@ -108,6 +108,7 @@ class PrometheusSource:
         self.name = config.name or config.kind
         self._config, self._clock, self._timer = config, clock, timer
         self._client = Client(config, accept="application/json")
+        self._shown = without_login(config.url)
         self._queries = queries(config)
         self._meters = MeterBook(config.power_meters)
         self._health: tuple[TargetHealth, ...] = ()
@@ -129,7 +130,7 @@ class PrometheusSource:
         facts = telemetry(samples, now, self._config.max_age, self._meters)
         if not (facts.gpus or facts.nodes or facts.jobs or facts.enclosures):
             self._note(started, fault := _found_instead(samples, self._config.max_age))
-            raise SourceError(f"{self._config.url}: {fault}")
+            raise SourceError(f"{self._shown}: {fault}")
         sound, strange = sifted(facts, self._config.gpu_limit)
         self._owners.forget(started)
         sound, wrong = self._owners.sift(sound, started)
@@ -148,7 +149,7 @@ class PrometheusSource:
         self._client.close()
 
     def _note(self, started: float, error: str) -> None:
-        self._health = (TargetHealth(self._config.url, not error, self._timer() - started, error,
+        self._health = (TargetHealth(self._shown, not error, self._timer() - started, error,
                                      self._last_success_s),)
 
     def _query(self, query: str) -> list[tuple[dict[str, str], float]]:
@@ -156,7 +157,7 @@ class PrometheusSource:
         try:
             return decode(self._client.get(url, {"query": query}))
         except ValueError as error:
-            raise SourceError(f"{self._config.url}: {error} (query {query})") from error
+            raise SourceError(f"{self._shown}: {error} (query {query})") from error
 
 
 def decode(body: bytes) -> list[tuple[dict[str, str], float]]:

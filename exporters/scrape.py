@@ -29,6 +29,7 @@ from .http_options import HttpOptions
 from .page_checks import GpuOwners, PageError, PageLimits, ServerNames, check_found
 from .source import FAULTS, Clock, Role, SourceConfig, SourceError, SourcePurpose, TargetHealth, joined
 from .targets import Discovery, Target, TargetOptions, page_url
+from .text import without_login
 
 Parse = Callable[[Samples, Target, float], Telemetry]
 """Samples of one page, where they came from, and when (seconds since the epoch)."""
@@ -393,5 +394,5 @@ class PageSource:
 
 def _health_of(record: _Record, *, up: bool, error: str, duration_s: float = 0.0) -> TargetHealth:
     target = record.target
-    return TargetHealth(target.instance, up, duration_s, error, record.last_success_s, target.url,
+    return TargetHealth(target.instance, up, duration_s, error, record.last_success_s, without_login(target.url),
                         target.labels.get("node", ""))

@@ -24,7 +24,7 @@ from .fetch import Client
 from .http_options import HttpOptions, StrictOptions
 from .kubernetes.discovery import ExporterPods, PodSdConfig
 from .source import FAULTS, SourceError, TargetHealth
-from .text import clean, decode
+from .text import clean, decode, without_login
 
 _LARGEST_FILE = 32 * 2**20
 _PATIENCE_S = 2.0
@@ -72,7 +72,7 @@ class Target:
 
     url: str
     instance: str
-    """The address as it was given: what people recognise."""
+    """The address as it was given, but for a login: what people recognise."""
     labels: dict[str, str] = field(default_factory=dict)
     """Labels of the target; those that start with ``__`` have done their work and are gone."""
 
@@ -190,13 +190,14 @@ class Discovery:
             for address in group.targets:
                 url = self._locate(address, group.labels)
                 labels = {name: clean(value) for name, value in group.labels.items() if not name.startswith("__")}
-                targets.setdefault(url, Target(url, clean(address), labels))
+                targets.setdefault(url, Target(url, clean(without_login(address)), labels))
         return list(targets.values())
 
     def faults(self) -> tuple[TargetHealth, ...]:
         """Return the discoveries that failed last time."""
         parts: dict[str, _File | _DiscoveryEndpoint] = {**self._files, **self._endpoints}
-        return tuple(TargetHealth(name, False, 0.0, part.error) for name, part in parts.items() if part.error)
+        return tuple(TargetHealth(without_login(name), False, 0.0, part.error)
+                     for name, part in parts.items() if part.error)
 
     def close(self) -> None:
         """Release the connections of the endpoints."""

@@ -15,6 +15,8 @@ _UNFIT = frozenset(("Cc", "Cs", "Cn", "Zl", "Zp"))
 _INVISIBLE = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")
 """Format characters that hide or reorder what stands beside them; joiners, which scripts and emoji need, are none."""
 
+_LOGIN = re.compile(r"(?:^|(?<=//))[^/?#]*@")
+
 
 def decode(raw: bytes) -> str:
     """Return bytes as text; what is no UTF-8, surrogates too, becomes U+FFFD."""
@@ -42,6 +44,11 @@ def quoted(text: str | bytes, longest: int = _LONGEST_SHOWN) -> str:
     if isinstance(text, bytes):
         text = decode(text[:4 * longest])
     return ascii(text[:longest])
+
+
+def without_login(address: str) -> str:
+    """Return a URL or ``host:port`` without the name and password that it may hold: for all that people may read."""
+    return _LOGIN.sub("", address, count=1) if "@" in address else address
 
 
 def described(value: object) -> str:

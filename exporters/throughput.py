@@ -20,6 +20,7 @@ from .fetch import Client
 from .http_options import HttpOptions
 from .prometheus_api import decode
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
+from .text import without_login
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ class ThroughputSource:
         self.name = config.name or config.kind
         self._config, self._clock = config, clock
         self._client = Client(config, accept="application/json")
-        self._health = TargetHealth(config.url, up=False, duration_s=0.0)
+        self._shown = without_login(config.url)
+        self._health = TargetHealth(self._shown, up=False, duration_s=0.0)
         self._logged: tuple[str, ...] = ()
 
     def read(self) -> Throughput:
@@ -61,10 +63,10 @@ class ThroughputSource:
         try:
             series = decode(self._client.get(url, {"query": self._config.query}))
         except (SourceError, ValueError) as error:
-            self._health = TargetHealth(self._config.url, False, time.perf_counter() - began, str(error), last)
-            raise SourceError(f"{self._config.url}: {error} (query {self._config.query})") from error
+            self._health = TargetHealth(self._shown, False, time.perf_counter() - began, str(error), last)
+            raise SourceError(f"{self._shown}: {error} (query {self._config.query})") from error
         now_s = self._clock()
-        self._health = TargetHealth(self._config.url, True, time.perf_counter() - began, "", now_s)
+        self._health = TargetHealth(self._shown, True, time.perf_counter() - began, "", now_s)
         rates, ambiguous = parse(series, self._config.label)
         self._tell(ambiguous)
         return Throughput(now_s, rates)

@@ -20,7 +20,7 @@ from ..causes import innermost
 from ..commands import Commands
 from ..secret_file import SecretFile
 from ..source import SourceError
-from ..text import quoted
+from ..text import quoted, without_login
 from .fields import seconds
 
 MOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -125,7 +125,7 @@ class _Kubeconfig:
         token = plugin.token if plugin else self._token(user)
         url = str(cluster.get("server") or "")
         if not url.startswith(("https://", "http://")):
-            raise SourceError(f"{quoted(url)} is no server of a kubeconfig", permanent=True)
+            raise SourceError(f"{quoted(without_login(url))} is no server of a kubeconfig", permanent=True)
         def end() -> None:
             if plugin:
                 plugin.close()

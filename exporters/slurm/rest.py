@@ -19,6 +19,7 @@ from ..fetch import Client, Refused
 from ..http_options import HttpOptions
 from ..secret_file import SecretFile
 from ..source import Clock, Role, SourceConfig, SourceError, register
+from ..text import without_login
 from .fields import BadRecord, Fields
 from .parse_json import (
     Parsed,
@@ -211,8 +212,8 @@ class SlurmRest:
         if not self._version:
             self._version = next(filter(self._answers, VERSIONS), "")
         if not self._version:
-            raise SourceError(f"{self._config.url}: slurmrestd speaks none of {VERSIONS[-1]} to {VERSIONS[0]}; "
-                              "is its openapi/slurmctld plugin loaded?", permanent=True)
+            raise SourceError(f"{without_login(self._config.url)}: slurmrestd speaks none of {VERSIONS[-1]} to "
+                              f"{VERSIONS[0]}; is its openapi/slurmctld plugin loaded?", permanent=True)
         return self._version
 
     def _answers(self, version: str) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idlewatt.exporters.text import clean, decode, described, quoted
+from idlewatt.exporters.text import clean, decode, described, quoted, without_login
 
 
 @pytest.mark.parametrize(("raw", "text"), [
@@ -39,3 +39,11 @@ def test_a_value_of_json_is_described_without_a_repr(value, words):
 
 def test_what_is_quoted_is_short_and_ascii():
     assert quoted(b"\xff\x1b" * 100) == ascii("\ufffd\x1b" * 30)
+
+
+@pytest.mark.parametrize(("address", "shown"), [
+    ("https://mon:s3cret@prom:9090/prom", "https://prom:9090/prom"), ("https://mon@prom", "https://prom"),
+    ("mon:s3cret@dgx-01:9400", "dgx-01:9400"), ("https://mon:s@3@[::1]:9090", "https://[::1]:9090"),
+    ("http://prom/@tenant?match=a@b", "http://prom/@tenant?match=a@b"), ("dgx-01:9400", "dgx-01:9400"), ("", "")])
+def test_an_address_is_shown_without_its_login(address, shown):
+    assert without_login(address) == shown
