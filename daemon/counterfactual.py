@@ -39,6 +39,16 @@ MOST_S = 7 * 86400.0
 """What lies further back is not made up for after a failure."""
 
 
+class Paired(NamedTuple):
+    """A policy beside an incumbent, over the windows in which both were replayed."""
+
+    incumbent: str
+    saved_joules: float = 0.0
+    """Negative where it took more."""
+    of_joules: float = 0.0
+    """What the incumbent took."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
     """What is known of all windows that have closed."""
@@ -46,13 +56,16 @@ class Counterfactual:
     until_s: float | None = None
     """End of the last closed window."""
     joules: Mapping[str, float] = field(default_factory=dict)
-    """Simulated energy by policy, summed over all windows."""
+    """Simulated energy by policy, summed over all windows since its first; the incumbent's where it was not replayed,
+    so that the difference of two counters is that of windows with both."""
     error_ratio: float | None = None
     """(Simulated - measured) / measured for the incumbent in the last window; None where nothing was measured."""
     wait_s: Mapping[str, float] = field(default_factory=dict)
-    """Simulated waiting of all jobs by policy, summed over all windows."""
+    """Simulated waiting of all jobs by policy, summed likewise."""
     wait_error_ratio: float | None = None
     """``simulator_error.error_of_waits`` of the last replay; None where too few jobs waited."""
+    paired: Mapping[str, Paired] = field(default_factory=dict)
+    """By policy. Totals cannot be subtracted: each begins with the first window of its policy."""
 
     @classmethod
     def restored(cls, totals: Sequence[Simulated]) -> Counterfactual:
@@ -63,14 +76,17 @@ class Counterfactual:
         waits = last.wait_error_ratio
         # Up to 0.2 it was signed, of the sums over all jobs: that is another figure.
         return cls(last.until_s, {total.policy: total.joules for total in totals}, last.error_ratio,
-                   {total.policy: total.wait_s for total in totals}, None if waits is None or waits < 0 else waits)
+                   {total.policy: total.wait_s for total in totals}, None if waits is None or waits < 0 else waits,
+                   {total.policy: Paired(total.incumbent, total.saved_joules, total.of_joules)
+                    for total in totals if total.incumbent})
 
     def totals(self) -> tuple[Simulated, ...]:
         """Return what a later daemon goes on from."""
         if self.until_s is None:
             return ()
         return tuple(Simulated(policy, self.until_s, joules, self.wait_s.get(policy, 0.0), self.error_ratio,
-                               self.wait_error_ratio) for policy, joules in self.joules.items())
+                               self.wait_error_ratio, *self.paired.get(policy, Paired("")))
+                     for policy, joules in self.joules.items())
 
     def next(self, now_s: float, period_s: float) -> tuple[float, float]:
         """Return the window that has closed since the last one; a period long at first, and after a clock set back."""
@@ -79,14 +95,27 @@ class Counterfactual:
             return until_s - max(period_s, STEP_S) // STEP_S * STEP_S, until_s
         return max(self.until_s, until_s - MOST_S), until_s
 
-    def plus(self, window: ReplayedWindow) -> Counterfactual:
+    def plus(self, window: ReplayedWindow, incumbent: str) -> Counterfactual:
         """Return the totals with one more replayed window."""
-        return Counterfactual(window.until_s, _added(self.joules, window.joules), window.error_ratio,
-                              _added(self.wait_s, window.wait_s), window.wait_error_ratio)
+        return Counterfactual(window.until_s, _added(self.joules, window.joules, incumbent), window.error_ratio,
+                              _added(self.wait_s, window.wait_s, incumbent), window.wait_error_ratio,
+                              {**self.paired, **_paired(self.paired, window.joules, incumbent)})
 
 
-def _added(before: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
-    return {**before, **{policy: before.get(policy, 0.0) + value for policy, value in more.items()}}
+def _added(before: Mapping[str, float], more: Mapping[str, float], incumbent: str) -> dict[str, float]:
+    """Return sums with those of one more window, in which who was not replayed did as the incumbent."""
+    every = {**dict.fromkeys(before, more[incumbent]), **more} if incumbent in more else more
+    return {**before, **{policy: before.get(policy, 0.0) + value for policy, value in every.items()}}
+
+
+def _paired(before: Mapping[str, Paired], joules: Mapping[str, float], incumbent: str) -> dict[str, Paired]:
+    """Return how the policies of a window did beside its incumbent so far; anew where that was another."""
+    if incumbent not in joules:
+        return {}
+    known = {policy: paired for policy, paired in before.items() if paired.incumbent == incumbent}
+    sums = {policy: known.get(policy, Paired(incumbent)) for policy in joules if policy != incumbent}
+    return {policy: Paired(incumbent, so_far.saved_joules + joules[incumbent] - joules[policy],
+                           so_far.of_joules + joules[incumbent]) for policy, so_far in sums.items()}
 
 
 @dataclass(frozen=True, slots=True)

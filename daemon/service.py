@@ -209,7 +209,7 @@ class Service:
                                 applications=self.settings.advice.applications)
         window = self._replays.replay(request, max(period, REPLAY_S))
         if window is not None:
-            self._book(known.plus(window), window, request.policies[0])
+            self._book(known.plus(window, request.policies[0]), window, request.policies[0])
 
     def _book(self, total: Counterfactual, window: ReplayedWindow, incumbent: str) -> None:
         log.info("a closed window was replayed", extra={"speeds": window.speeds})

@@ -24,9 +24,11 @@ from .advice.recommender import RecommendationRow
 from .advice.spare import spare_nodes
 from .config import ConfigError, Settings
 from .efficiency import EnergyBook
+from .efficiency.digest import Saved
 from .facts import published
 from .flavour_rows import FlavourRow
 from .learning.candidates import ACTIVE, STATES, Candidate
+from .notices.digests import saved
 from .pricing import Costing
 from .pseudonyms import pseudonymised
 from .range_clients import RangesOfSettings
@@ -117,6 +119,10 @@ class DaemonView(View):
         settings = self._service.settings
         return EnergyBook(self._service.history, Costing(settings.costs, settings.waste.pue), self.now,
                           self._ranges.of(settings))
+
+    def saved(self) -> Saved | None:
+        """Return what advice would have saved; None where nothing was replayed."""
+        return saved(self._service.settings, self._service.standing())
 
     def wait_estimates(self, job_id: str, within_s: float | None = None) -> tuple[JobWaitEstimate, ...]:
         """Return when a waiting job starts and what would start sooner; () when it does not wait, or nobody knows."""

@@ -296,6 +296,9 @@ simulated = Table(
     Column("wait_s", Double, nullable=False),
     Column("error_ratio", Double),
     Column("wait_error_ratio", Double),
+    Column("incumbent", Text, nullable=False, server_default=""),
+    Column("saved_joules", Double, nullable=False, server_default="0"),
+    Column("of_joules", Double, nullable=False, server_default="0"),
 )
 
 speeds = Table(

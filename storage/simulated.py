@@ -25,6 +25,12 @@ class Simulated:
     """(Simulated - measured) / measured energy of the incumbent in the window that ends there."""
     wait_error_ratio: float | None = None
     """Mean absolute error of the incumbent's simulated starts over the mean wait, of the jobs that waited."""
+    incumbent: str = ""
+    """Whom ``saved_joules`` is measured against; '' where nothing was compared."""
+    saved_joules: float = 0.0
+    """What it took less than the incumbent, over the windows in which both were replayed."""
+    of_joules: float = 0.0
+    """What the incumbent took in these windows."""
 
 
 def store(connection: Connection, totals: Sequence[Simulated]) -> None:
@@ -36,4 +42,5 @@ def store(connection: Connection, totals: Sequence[Simulated]) -> None:
 
 def simulated_of(row: TableRow) -> Simulated:
     """Return the totals that a row holds."""
-    return Simulated(row.policy, row.until_s, row.joules, row.wait_s, row.error_ratio, row.wait_error_ratio)
+    return Simulated(row.policy, row.until_s, row.joules, row.wait_s, row.error_ratio, row.wait_error_ratio,
+                     row.incumbent, row.saved_joules, row.of_joules)

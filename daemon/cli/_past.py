@@ -165,4 +165,4 @@ def _replay(service: Service, now_s: float) -> None:
     except (StoreError, ValueError) as error:
         log.warning("a window could not be replayed", extra={"error": str(error)})
         return
-    service.known = replace(service.known, counterfactual=known.plus(window))
+    service.known = replace(service.known, counterfactual=known.plus(window, policies[0]))

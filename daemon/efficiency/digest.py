@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from ...storage.energy_queries import RunFilter
 from ...storage.run_energy import DAY_S
 from ..amounts import total
+from ..counterfactual import Counterfactual
 from ..pricing import Cost
 from .book import EnergyBook
 from .rows import EnergyRow, JobRow
@@ -21,23 +21,24 @@ LOOKED_AT = 500
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What following a policy's advice would have saved, by replay of the same jobs, since counting began."""
+    """What following a policy's advice would have saved, by replay of the same jobs in the same windows."""
 
     policy: str
     incumbent: str
     joules: float
     """Negative where it would have cost more."""
     of_joules: float
-    """What the incumbent takes in the same replay."""
+    """What the incumbent takes in these windows."""
     error_ratio: float | None
     """How far the replay is from what was measured; None where that is not known."""
 
     @classmethod
-    def of(cls, joules: Mapping[str, float], incumbent: str, policy: str, error_ratio: float | None) -> Saved | None:
-        """Return the difference between two policies; None where one of them was not replayed."""
-        if policy == incumbent or incumbent not in joules or policy not in joules:
+    def of(cls, replayed: Counterfactual, incumbent: str, policy: str) -> Saved | None:
+        """Return what a policy saved beside the incumbent; None where no window was replayed under both."""
+        paired = replayed.paired.get(policy)
+        if paired is None or paired.incumbent != incumbent:
             return None
-        return cls(policy, incumbent, joules[incumbent] - joules[policy], joules[incumbent], error_ratio)
+        return cls(policy, incumbent, paired.saved_joules, paired.of_joules, replayed.error_ratio)
 
     @property
     def certain(self) -> bool:

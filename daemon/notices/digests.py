@@ -69,6 +69,4 @@ def deliver(settings: Sections, ledger: Mapping[Key, Notice], book: EnergyBook, 
 
 def saved(settings: Sections, known: Known) -> Saved | None:
     """Return what advice would have saved, as far as it was replayed."""
-    counterfactual = known.counterfactual
-    return Saved.of(counterfactual.joules, settings.incumbent, settings.advising(known.learned.leader),
-                    counterfactual.error_ratio)
+    return Saved.of(known.counterfactual, settings.incumbent, settings.advising(known.learned.leader))

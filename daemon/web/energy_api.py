@@ -17,7 +17,7 @@ from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import Job, JobState
 from ..advice.job_wait_estimate import JobWaitEstimate
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow, digest_pages
-from ..efficiency.digest import Saved, digest
+from ..efficiency.digest import digest
 from ..efficiency.namesakes import EVERY, holds
 from ..flavour_rows import FlavourRow
 from ..moments import moment_of
@@ -220,15 +220,7 @@ def _wasters(view: View, book: EnergyBook, arguments: Arguments, name: str) -> E
 def _digest(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
     selection, account = wanted(arguments, view.now()), arguments.get("account", "")
     until_s = view.now()
-    return EnergyAnswer((digest(book, selection.since_s, until_s, account, None if account else _saved(view)),))
-
-
-def _saved(view: View) -> Saved | None:
-    """Return what advice would have saved, as the metrics page tells it."""
-    facts = view.published()
-    roles = {str(key[1]): str(key[0]) for key in facts.policy_info}
-    joules = {str(policy): value for policy, value in facts.simulated_energy_joules_total.items() if value is not None}
-    return Saved.of(joules, roles.get("incumbent", ""), roles.get("active", ""), facts.simulation_energy_error_ratio)
+    return EnergyAnswer((digest(book, selection.since_s, until_s, account, None if account else view.saved()),))
 
 
 def _notices(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:

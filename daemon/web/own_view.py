@@ -19,6 +19,7 @@ from ..advice.job_wait_estimate import JobWaitEstimate
 from ..advice.recommender import RecommendationRow
 from ..degraded import Degradation
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
+from ..efficiency.digest import Saved
 from ..efficiency.namesakes import EVERY
 from ..efficiency.wasters import WastePart
 from ..flavour_rows import FlavourRow
@@ -106,6 +107,10 @@ class OwnView(View):
     def book(self) -> EnergyBook:
         """Return the book of what the user's jobs took."""
         return OwnBook(self._view.book(), self._user)
+
+    def saved(self) -> Saved | None:
+        """Return what advice would have saved: it is about nobody."""
+        return self._view.saved()
 
     def wait_estimates(self, job_id: str, within_s: float | None = None) -> Sequence[JobWaitEstimate]:
         """Return when a job of the user starts; other users' jobs before it are shown without an id."""

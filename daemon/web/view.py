@@ -18,6 +18,7 @@ from ..advice.job_wait_estimate import JobWaitEstimate
 from ..advice.recommender import RecommendationRow
 from ..degraded import Degradation
 from ..efficiency import EnergyBook
+from ..efficiency.digest import Saved
 from ..flavour_rows import FlavourRow
 from ..waste.assessment import EnclosureVerdict, HeldRun
 
@@ -201,6 +202,9 @@ class View(Protocol):
 
     def book(self) -> EnergyBook:
         """Return the book of what jobs, users and nodes took; unlike all else here, it reads the history."""
+
+    def saved(self) -> Saved | None:
+        """Return what advice would have saved; None where nothing was replayed."""
 
     def wait_estimates(self, job_id: str, within_s: float | None = None) -> Sequence[JobWaitEstimate]:
         """Return when a waiting job starts and what would start sooner; () when it does not wait, or nobody knows.

@@ -1,10 +1,12 @@
 """The daemon's own cycle, on a simulated cluster; what a window comes to is tested in test_past.py."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
-from idlewatt.daemon.counterfactual import Counterfactual
+from idlewatt.daemon.counterfactual import Counterfactual, ReplayedWindow
+from idlewatt.daemon.efficiency.digest import Saved
 from idlewatt.daemon.view import DaemonView
 
 CYCLES = "{scrape: 2m, jobs: 1h, assess: 1h, advise: 1h, record: 1h, counterfactual: 30m}"
@@ -93,3 +95,59 @@ def test_a_stop_does_not_wait_for_a_replay(rig):
 def test_an_unknown_incumbent_is_told_when_the_configuration_is_read(rig):
     with pytest.raises(Exception, match="'slurm' is no rule"):
         rig.service(counterfactual="{incumbent: slurm}")
+
+
+def summed(*windows, incumbent="A", before=None):
+    """Return the totals after windows of such joules by policy, each with a second of waiting for a joule."""
+    known = before or Counterfactual()
+    for joules in windows:
+        known = known.plus(ReplayedWindow((known.until_s or 0.0) + 3600.0, joules, 0.02, joules), incumbent)
+    return known
+
+
+def saved(known, policy="B", incumbent="A"):
+    found = Saved.of(known, incumbent, policy)
+    return None if found is None else (found.joules, found.of_joules)
+
+
+def test_a_policy_that_came_later_has_not_saved_what_the_incumbent_took_before():
+    known = summed({"A": 10.0}, {"A": 10.0, "B": 9.0})
+    assert saved(known) == (1.0, 10.0)
+    assert saved(summed({"A": 20.0, "B": 21.0}, before=known)) == (0.0, 30.0)
+    assert saved(known, "A") is saved(known, "C") is saved(summed({"A": 10.0})) is None
+
+
+def test_a_window_in_which_an_agent_could_not_be_replayed_saves_nothing_in_the_digest_or_between_counters():
+    before = summed({"A": 10.0, "B": 9.0, "C": 8.0})
+    after = summed({"A": 10.0, "C": 8.0}, before=before)
+    assert saved(after) == saved(before) == (1.0, 10.0)
+    assert saved(after, "C") == (4.0, 20.0)
+    assert after.joules == after.wait_s == {"A": 20.0, "B": 19.0, "C": 16.0}
+    assert summed({"A": 10.0}).joules == {"A": 10.0}, "who was never replayed has no counter"
+
+
+def test_what_was_saved_beside_another_incumbent_says_nothing_of_this_one():
+    before = summed({"A": 10.0, "B": 9.0})
+    assert saved(before, incumbent="N") is None
+    after = summed({"N": 30.0, "B": 25.0}, incumbent="N", before=before)
+    assert saved(after, incumbent="N") == (5.0, 30.0)
+    assert saved(after) is None
+
+
+def test_what_was_saved_outlives_a_restart_and_totals_of_an_older_version_say_nothing_of_it():
+    known = summed({"A": 10.0}, {"A": 10.0, "B": 9.0})
+    restored = Counterfactual.restored(known.totals())
+    assert restored == known
+    older = [replace(total, incumbent="", saved_joules=0.0, of_joules=0.0) for total in known.totals()]
+    assert saved(Counterfactual.restored(older)) is None
+    assert saved(summed({"A": 10.0, "B": 8.0}, before=Counterfactual.restored(older))) == (2.0, 10.0)
+
+
+def test_the_digest_of_the_api_says_what_advice_saved_of_the_policies_in_force(rig):
+    service = rig.service(cycles=CYCLES, advice="{policy: sjf-limit+best-fit+easy, shadow: []}")
+    view = DaemonView(service, lambda: service.settings)
+    assert view.saved() is None
+    window = {"fifo+first-fit+easy": 10.0, "sjf-limit+best-fit+easy": 9.0}
+    known = summed({"fifo+first-fit+easy": 10.0}, window, incumbent="fifo+first-fit+easy")
+    service.known = replace(service.known, counterfactual=known)
+    assert view.saved() == Saved("sjf-limit+best-fit+easy", "fifo+first-fit+easy", 1.0, 10.0, 0.02)

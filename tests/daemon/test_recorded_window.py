@@ -285,7 +285,8 @@ def test_windows_add_up_to_one_long_window(url):
     cuts = [NOW - 6 * HOUR, NOW - 4 * HOUR, NOW - HOUR]
     sums = Counterfactual()
     for since, until in zip(cuts, cuts[1:], strict=False):
-        sums = sums.plus(counterfactual.replayed(WindowRequest(url, since, until, ("fifo+first-fit+easy",))))
+        window = counterfactual.replayed(WindowRequest(url, since, until, ("fifo+first-fit+easy",)))
+        sums = sums.plus(window, "fifo+first-fit+easy")
     whole = counterfactual.replayed(WindowRequest(url, cuts[0], cuts[-1], ("fifo+first-fit+easy",)))
     assert sums.until_s == cuts[-1]
     assert sums.joules["fifo+first-fit+easy"] == pytest.approx(whole.joules["fifo+first-fit+easy"], rel=1e-9)
@@ -314,7 +315,7 @@ def test_windows_follow_each_other_without_gap_or_overlap_and_never_reach_into_w
     first = known.next(NOW, HOUR)
     assert first[1] - first[0] == HOUR
     assert NOW - 1200 <= first[1] <= NOW - 900
-    known = known.plus(ReplayedWindow(first[1], {"fifo": 1.0}, None))
+    known = known.plus(ReplayedWindow(first[1], {"fifo": 1.0}, None), "fifo")
     second = known.next(NOW + HOUR, HOUR)
     assert second[0] == first[1]
     since, until = known.next(NOW + 90 * DAY, HOUR)

@@ -41,7 +41,8 @@ def test_numbers_that_are_none_are_unmeasured(history):
 
 
 def test_simulated_totals_survive_a_restart(url):
-    totals = (Simulated("fifo", 1e9, 1e13, 7200.5, 0.01), Simulated("sjf", 1e9, 9e12, 0.0, 0.01, -0.2))
+    totals = (Simulated("fifo", 1e9, 1e13, 7200.5, 0.01),
+              Simulated("sjf", 1e9, 9e12, 0.0, 0.01, -0.2, "fifo", -5.5e11, 8e12))
     with History.open(url) as history:
         history.save_simulated([Simulated("fifo", 5e8, 1.0, 1.0)])
         history.save_simulated(totals)

@@ -3,6 +3,7 @@
 import pytest
 
 from idlewatt.daemon import config
+from idlewatt.daemon.counterfactual import Counterfactual, ReplayedWindow
 from idlewatt.daemon.efficiency import EnergyBook, digest_pages
 from idlewatt.daemon.efficiency.digest import Saved, digest
 from idlewatt.daemon.notices.local_time import digest_due
@@ -38,6 +39,12 @@ def told(week, account="", saved=None):
     return digest_pages.as_json(digest(book, MONDAY - 7 * DAY, MONDAY, account, saved))
 
 
+def replayed(fifo, sjf, error_ratio):
+    """Return what was saved in one window of which that much was replayed."""
+    window = ReplayedWindow(1.0, {"fifo": fifo, "sjf": sjf}, error_ratio)
+    return Saved.of(Counterfactual().plus(window, "fifo"), "fifo", "sjf")
+
+
 def test_a_digest_says_what_was_wasted_what_changed_the_best_and_the_worst(week):
     row = told(week)
     text = digest_pages.text(row, "dgx")
@@ -56,21 +63,21 @@ def test_the_owner_of_an_account_hears_of_its_users_and_jobs_only(week):
 
 
 def test_what_advice_would_have_saved_stands_beside_its_error(week):
-    saved = Saved.of({"fifo": 1e9, "sjf": 0.9e9}, "fifo", "sjf", 0.02)
+    saved = replayed(1e9, 0.9e9, 0.02)
     text = digest_pages.text(told(week, saved=saved))
     assert "would have saved 27.8 kWh (6.94 EUR at the mean price of these days) since counting began" in text
     assert "by replay; its error is 2.0 %" in text
-    unsure = Saved.of({"fifo": 1e9, "sjf": 0.999e9}, "fifo", "sjf", 0.02)
+    unsure = replayed(1e9, 0.999e9, 0.02)
     for text in (digest_pages.text(told(week, saved=unsure)), digest_pages.html(told(week, saved=unsure))):
         assert "would have saved nothing distinguishable from 0 (+-5.56 kWh) since counting began" in text
         assert "0.278 kWh" not in text
-    unknown = Saved.of({"fifo": 1e9, "sjf": 0.5e9}, "fifo", "sjf", None)
+    unknown = replayed(1e9, 0.5e9, None)
     for text in (digest_pages.text(told(week, saved=unknown)), digest_pages.html(told(week, saved=unknown))):
         assert "is not known to have saved anything since counting began, by replay, as the error of the" in text
         assert "139 kWh" not in text
         assert "mean price" not in text
-    assert Saved.of({"fifo": 1e9}, "fifo", "sjf", None) is None
-    assert Saved.of({"fifo": 1e9}, "fifo", "fifo", None) is None
+    alone = Counterfactual().plus(ReplayedWindow(1.0, {"fifo": 1e9}, None), "fifo")
+    assert Saved.of(alone, "fifo", "sjf") is Saved.of(alone, "fifo", "fifo") is None
 
 
 def test_a_name_that_is_an_attack_on_html_stays_a_name(week):
@@ -81,7 +88,7 @@ def test_a_name_that_is_an_attack_on_html_stays_a_name(week):
 
 
 def test_a_week_of_which_nothing_is_known_is_told_as_that_and_not_as_no_waste(place):
-    row = told(place, saved=Saved.of({"fifo": 1e9, "sjf": 0.9e9}, "fifo", "sjf", None))
+    row = told(place, saved=replayed(1e9, 0.9e9, None))
     for page in (digest_pages.text(row), digest_pages.html(row)):
         assert "nothing was recorded: the cluster" in page
         assert "No energy was recorded in these days." in page

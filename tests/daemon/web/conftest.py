@@ -12,6 +12,7 @@ from idlewatt.daemon.advice.job_wait_estimate import Ahead, JobWaitEstimate
 from idlewatt.daemon.advice.job_wait_worker import NotYet
 from idlewatt.daemon.advice.smaller_shapes import SmallerRequest
 from idlewatt.daemon.efficiency import EnergyBook
+from idlewatt.daemon.efficiency.digest import Saved
 from idlewatt.daemon.pricing import Costing
 from idlewatt.daemon.waste.assessment import EnclosureVerdict, run_of
 from idlewatt.daemon.web.app import WebApp
@@ -77,6 +78,7 @@ class ToyView(View):
     scores: dict[str, int] = dataclasses.field(default_factory=dict)
     estimates_take_s: float = 0.0
     rack_rows: tuple[EnclosureVerdict, ...] = ()
+    saving: Saved | None = None
 
     def published(self): return self.facts
     def recommendations(self): return self.advice
@@ -86,6 +88,7 @@ class ToyView(View):
     def racks(self): return self.rack_rows
     def jobs(self): return self.job_rows
     def book(self): return self.ledger
+    def saved(self): return self.saving
     def flavours(self, since_s): return ()
 
     def wait_estimates(self, job_id, within_s=None):

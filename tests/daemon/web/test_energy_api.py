@@ -9,6 +9,7 @@ from energies import NOW, START, job, shares
 from werkzeug.test import Client
 
 from idlewatt.daemon.efficiency import EnergyBook
+from idlewatt.daemon.efficiency.digest import Saved
 from idlewatt.daemon.pricing import Costing
 from idlewatt.daemon.settings.costs import CostSettings
 from idlewatt.daemon.waste import run_of
@@ -235,3 +236,11 @@ def test_what_a_kwh_cost_is_told_by_quarters_of_an_hour(client, energies):
     assert newest == {"start_s": NOW - 900.0, "per_kwh": 0.31, "currency": "EUR", "grams_per_kwh": 412.0}
     assert {row["per_kwh"] for row in others} == {0.25}
     assert rows(client, "prices?since=1d&until=12h") == []
+
+
+def test_the_digest_of_the_cluster_says_what_advice_saved_and_that_of_an_account_does_not(client, view):
+    view.saving = Saved("sjf", "fifo", 1e9, 1e10, 0.02)
+    row, = client.get("/api/v1/digest?since=7d").json["data"]
+    assert (row["saved"]["joules"], row["saved"]["of_joules"], row["saved_certain"]) == (1e9, 1e10, True)
+    row, = client.get("/api/v1/digest?since=7d&account=lab").json["data"]
+    assert (row["saved"], row["saved_certain"]) == (None, False)
