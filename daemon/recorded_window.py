@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,7 +22,7 @@ from .replay.recorded_work import as_work
 from .replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .replay.speed import SpeedTable
 from .replay.timeline import Reserved
-from .replay.workload import UNLIMITED_S, Workload, in_order
+from .replay.workload import UNLIMITED_S, Workload, in_order, waits_from
 from .runtime_history import RECENT, RuntimeHistory
 
 Kind = Literal["down", "drain", "up"]
@@ -170,6 +170,7 @@ def past(history: HistoryReader, since_s: float, until_s: float, speeds: SiteSpe
     jobs = in_order([part for piece in pieces for part in _within(piece, since_s, until_s)])
     workload = Workload.from_records(jobs, run={job.key: _run_s(job, until_s) for job in jobs},
                                      predictor=RuntimeHistory(history.load_columns(until_s=until_s, last=RECENT)))
+    workload = _aged(workload, jobs, {piece.key: waits_from(piece) for parts in pieces for piece in parts})
     workload = watts.with_watts(workload, [job.user for job in jobs], [job.name for job in jobs])
     cluster = recorded_cluster(history, since_s, until_s, reserved="up")
     window = RecordedWindow(since_s, until_s, cluster, tuple(jobs), workload, reservations(history, since_s, until_s),
@@ -220,6 +221,14 @@ def _cut(job: Job, since_s: float) -> Job:
                       memory_bytes=sum(part.memory_bytes for part in parts),
                       required_nodes=tuple(part.node for part in parts))
     return replace(job, eligible_s=None, submit_s=since_s - BEFORE_S, start_s=since_s - BEFORE_S, request=request)
+
+
+def _aged(workload: Workload, jobs: Sequence[Job], since_s: Mapping[tuple[str, float], float]) -> Workload:
+    """Return a workload that knows how long its jobs had waited before the window began; ``since_s`` by ``Job.key``."""
+    if workload.charged is None:
+        return workload
+    waited = [waits_from(job) - since_s.get(job.key, waits_from(job)) for job in jobs]
+    return replace(workload, charged=replace(workload.charged, waited=np.array(waited, np.float64)))
 
 
 def _run_s(job: Job, until_s: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,13 @@ class Charged:
     qos: tuple[str, ...]
     nice: NDArray[np.float64]
     """What is taken off the priority of each."""
+    waited: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """For how many seconds each had waited before ``Workload.submit``; none had where nothing is said of it."""
+
+    def __post_init__(self) -> None:
+        """Give each job its waiting, so that all fields have the same rows."""
+        if not self.waited.size:
+            object.__setattr__(self, "waited", np.zeros(len(self.account)))
 
     def of_rows(self, rows: NDArray[np.int64]) -> Charged:
         """Return what is known of the jobs in these rows, in their order."""

@@ -87,6 +87,23 @@ def test_a_job_that_was_submitted_with_a_nice_value_lets_others_go_first(url):
     assert by_id["3"] < by_id["2"]
 
 
+def test_a_job_that_has_waited_for_days_when_the_window_begins_is_as_old_as_it_is(url):
+    """Five days of seven are 7143 points of age, and a high QOS is 1000 points."""
+    weights = (*WEIGHTS[:2], ("PriorityWeightAge", "10000"), ("PriorityMaxAge", "7-00:00:00"))
+    write(url, [job(1, "ann", "low", NOW - 6 * DAY, NOW - 2 * HOUR, NOW + 2 * HOUR),
+                job(2, "bob", "low", NOW - 5 * DAY, NOW + 2 * HOUR, NOW + 3 * HOUR),
+                job(3, "bob", "high", NOW + 120, NOW + 3 * HOUR, NOW + 4 * HOUR)],
+          replace(RULES, site=replace(RULES.site, priority=weights)))
+    with History.read_only(url) as reader:
+        window = past(reader, NOW - HOUR, NOW + 5 * HOUR)
+
+    result = engine.run(window.cluster, window.workload, named(INCUMBENT))
+    by_id = dict(zip(window.workload.ids, result.start.tolist(), strict=True))
+    assert (by_id["2"], by_id["3"]) == (NOW + 2 * HOUR, NOW + 3 * HOUR)
+    waited = dict(zip(window.workload.ids, window.workload.charged.waited.tolist(), strict=True))
+    assert waited == {"1": 0.0, "2": 5 * DAY - HOUR, "3": 0.0}, "the first ran into the window"
+
+
 def test_who_has_used_much_before_the_window_comes_later_in_it(url):
     before = [job(10 + number, "ann", "low", NOW - 2 * DAY + number * HOUR, NOW - 2 * DAY + number * HOUR,
                   NOW - 2 * DAY + (number + 1) * HOUR) for number in range(5)]

@@ -42,6 +42,7 @@ class PriorityCalculator:
         machine = Machine(len(cluster), max(1.0, float(np.minimum(cluster.cpus, 1 << 40).sum())))
         self._facts = claims, machine
         self.since, self._fixed = claims.since, fixed_sum(self._settings, claims, machine)
+        self._comes = workload.submit
         self._tree, self._row = _seats(self._scheduling, workload)
         self._usage = _booked(self._scheduling, self._tree)
         self._bill = charged_of_jobs(cluster, workload, claims) * _usage_factors(self._scheduling, workload)
@@ -85,7 +86,7 @@ class PriorityCalculator:
     def _reckon(self, arrays: a.State, now: float) -> None:
         self._book(arrays.jobs, now)
         self._ran, self.until = now, now + max(1.0, self._settings.calc_period_s)
-        first, self._next = self._next, int(np.searchsorted(self.since, self.until, side="right"))
+        first, self._next = self._next, int(np.searchsorted(self._comes, self.until, side="right"))
         rows = np.concatenate([self._active, np.arange(first, self._next)])
         self._active = rows = rows[:only_version(keep_those_left)(arrays.jobs, rows)]
         since, total = self._eligible(arrays, rows), np.zeros(rows.size)
@@ -131,7 +132,8 @@ def _claims(cluster: Cluster, workload: Workload, arrays: a.State) -> Claims:
     factor = np.array([scheduling.partitions.get(name, 1.0) for name in workload.partition_names])
     cpus = workload.cpus.astype(np.float64)
     claims = Claims(
-        workload.submit, np.zeros(size), parts, cpus, np.where(np.isfinite(workload.limit), workload.limit, 60.0),
+        workload.submit - (0.0 if charged is None else charged.waited), np.zeros(size), parts, cpus,
+        np.where(np.isfinite(workload.limit), workload.limit, 60.0),
         factor[workload.partition], qos, association,
         nice=np.zeros(size) if charged is None else charged.nice)
     return replace(claims, resources=requested_and_available(cluster, workload, claims))
