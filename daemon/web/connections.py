@@ -23,6 +23,8 @@ HEADER_S = 5.0
 """A client has so long from connecting, or from its first byte, until its header is whole."""
 IDLE_S = 10.0
 """A connection that is kept for another request is closed after so long without one."""
+QUEUED_S = 60.0
+"""A whole request waits so long for a worker: behind a proxy all users have one address, and some answers take long."""
 TAKE_S = 30.0
 """A client has so long to take its answer."""
 LARGEST_HEADER = 16 << 10
@@ -297,6 +299,7 @@ class Connections:
         elif self._accepting and (header := client.request()) is not None:
             self._selector.unregister(client.sock)
             self._queued[client] = header
+            client.deadline_s = self._clock() + QUEUED_S
             self._give_work()
         else:
             self._selector.modify(client.sock, client.events, client)

@@ -2,6 +2,7 @@ import contextlib
 import gc
 import json
 import os
+import select
 import socket
 import ssl
 import statistics
@@ -378,6 +379,49 @@ def test_client_that_drips_bytes_is_let_go(serve, view, monkeypatch):
         stop.set()
         dripping.join()
     assert b"200" not in gone
+
+
+def statuses_of_a_crowd(serve, monkeypatch, lasts: Callable[[list[socket.socket]], bool]) -> list[bytes]:
+    """Return how requests of one address end, one more than work at once, of which none is answered as it lasts."""
+    working, go_on, looked = threading.Semaphore(0), threading.Event(), threading.Semaphore(0)
+    look = connections.Connections._let_go_of_the_late
+
+    def app(environ, start_response):
+        working.release()
+        assert go_on.wait(TIMEOUT)
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    def counted(self, now_s):
+        look(self, now_s)
+        looked.release()
+
+    monkeypatch.setattr(connections.Connections, "_let_go_of_the_late", counted)
+    server = serve(app)
+    with contextlib.ExitStack() as kept:
+        clients = [kept.enter_context(socket.create_connection(("127.0.0.1", port_of(server)), timeout=TIMEOUT))
+                   for _ in range(connections.MOST_AT_WORK + 1)]
+        for client in clients:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert all(working.acquire(timeout=TIMEOUT) for _ in clients[1:])
+        while lasts(clients):
+            assert looked.acquire(timeout=TIMEOUT)
+        go_on.set()
+        return sorted(client.recv(1024)[:12] for client in clients)
+
+
+def test_a_whole_request_may_wait_for_a_worker_longer_than_its_header_may_take(serve, monkeypatch):
+    """Behind a proxy all users have one address, so that a few slow answers hold up those of everybody."""
+    monkeypatch.setattr(connections, "HEADER_S", 0.5)
+    began = time.monotonic()
+    statuses = statuses_of_a_crowd(serve, monkeypatch, lambda _: time.monotonic() < began + 1.5)
+    assert statuses == [b"HTTP/1.1 200"] * (connections.MOST_AT_WORK + 1)
+
+
+def test_a_request_that_no_worker_takes_in_time_is_let_go(serve, monkeypatch):
+    monkeypatch.setattr(connections, "QUEUED_S", 0.1)
+    statuses = statuses_of_a_crowd(serve, monkeypatch, lambda clients: not select.select(clients, [], [], 0)[0])
+    assert statuses == [b"", *[b"HTTP/1.1 200"] * connections.MOST_AT_WORK]
 
 
 @pytest.mark.parametrize(("sent", "status"), [
