@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 REPOSITORY = Path(__file__).parents[1]
 ROOMS = ("daemon", "exporters", "grafana", "storage", "systemd")
@@ -110,3 +111,24 @@ def test_packages_hold_the_units_that_the_wheel_installs():
         assert name in layout
     for unit in (REPOSITORY / "systemd").glob("*.service"):
         assert "ExecStart=/usr/bin/idlewatt " in unit.read_text(), "packages put the program there"
+
+
+def test_nobody_but_root_reads_the_file_for_secrets_that_packages_and_the_role_lay_down():
+    packages = REPOSITORY / "systemd/packages"
+    (mode,) = re.findall(r"^install -m (\d+) systemd/default ", (packages / "files.sh").read_text(), re.MULTILINE)
+    spec = (packages / "rpm/idlewatt.spec").read_text()
+    (rpm,) = re.findall(r"%attr\((\d+), root, root\) /etc/default/idlewatt", spec)
+    tasks = yaml.safe_load((packages / "ansible/roles/idlewatt/tasks/main.yml").read_text())
+    (written,) = (arguments for task in tasks for arguments in task.values() if isinstance(arguments, dict)
+                  and "/etc/default/idlewatt" in (arguments.get("dest"), arguments.get("path")))
+    assert [int(each, 8) & 0o007 for each in (mode, rpm, written["mode"])] == [0, 0, 0]
+    assert (written["owner"], written["group"]) == ("root", "root")
+
+
+def test_the_role_writes_the_options_of_the_service_and_leaves_a_password_beside_them():
+    tasks = yaml.safe_load((REPOSITORY / "systemd/packages/ansible/roles/idlewatt/tasks/main.yml").read_text())
+    (line,) = (task["ansible.builtin.lineinfile"] for task in tasks if "ansible.builtin.lineinfile" in task)
+    assert line["path"] == "/etc/default/idlewatt"
+    lines = ["# Options", 'ARGS="--old"', "PGPASSWORD=secret", "SLURM_JWT=ARGS="]
+    assert [bool(re.search(line["regexp"], each)) for each in lines] == [False, True, False, False]
+    assert line["line"] == 'ARGS="{{ idlewatt_arguments }}"'

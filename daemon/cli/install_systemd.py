@@ -26,6 +26,8 @@ _FILES = {
 }
 _KEPT = {"etc/default/idlewatt", "etc/idlewatt/config.yml", "etc/idlewatt-follow/config.yml"}
 """The operator's files: written once, never overwritten."""
+_SECRET = {"etc/default/idlewatt"}
+"""The place for PGPASSWORD and SLURM_JWT, which only root needs to read."""
 _HIDDEN = (Path("/root"), Path("/home"), Path("/run/user"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - none is made
 """Folders that the unit cannot see, because of ProtectHome and PrivateTmp."""
 
@@ -59,7 +61,7 @@ def command(root: Path, program: str | None) -> None:
     texts = {place: (resources.files("idlewatt.systemd") / name).read_text("utf-8") for name, place in _FILES.items()}
     texts = {place: text.replace("/usr/bin/idlewatt ", f"{program} ") for place, text in texts.items()}
     texts |= {"etc/idlewatt/config.yml": config.sample(), "etc/idlewatt-follow/config.yml": follow.sample()}
-    write_files(root, texts, _KEPT)
+    write_files(root, texts, _KEPT, _SECRET)
     click.echo(_who_trains(root / "etc/idlewatt/config.yml"))
 
 

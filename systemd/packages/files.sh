@@ -12,7 +12,8 @@ cd "$source"
 install -m 644 systemd/*.service systemd/*.timer "$root/usr/lib/systemd/system/"
 install -m 644 systemd/sysusers.conf "$root/usr/lib/sysusers.d/idlewatt.conf"
 install -m 644 systemd/tmpfiles.conf "$root/usr/lib/tmpfiles.d/idlewatt.conf"
-install -m 644 systemd/default "$root/etc/default/idlewatt"
+# It is the place for PGPASSWORD and SLURM_JWT: systemd alone reads it, as root.
+install -m 640 systemd/default "$root/etc/default/idlewatt"
 # No configuration, only the sample: it changes with every version, and an upgrade must ask nobody about it.
 install -m 644 daemon/config.sample.yml "$root/usr/share/doc/idlewatt/config.sample.yml"
 # Version 0.1 has none; upgrades from it are tested.

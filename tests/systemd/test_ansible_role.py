@@ -48,6 +48,14 @@ def test_the_role_installs_configures_and_starts(machine, first):
     assert machine.run("stat", "--format=%U:%G %a", "/etc/idlewatt/config.yml") == "root:idlewatt 640"
 
 
+def test_the_role_leaves_a_password_beside_the_options_and_lets_nobody_read_it(machine, play, first):
+    file = "/etc/default/idlewatt"
+    machine.write(file, machine.run("cat", file) + "\nPGPASSWORD=secret\n")
+    assert play() == (0, set())
+    assert machine.run("cat", file).endswith("PGPASSWORD=secret")
+    assert machine.run("stat", "--format=%U:%G %a", file) == "root:root 640"
+
+
 def test_a_second_run_changes_nothing(play, first):
     assert play() == (0, set())
 

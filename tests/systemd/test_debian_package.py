@@ -96,6 +96,7 @@ def test_an_upgrade_keeps_the_operators_files(upgraded, simulation):
     assert machine.run("cat", "/etc/idlewatt/config.yml") == configuration(simulation).strip()
     assert str(machine.port) in machine.run("cat", "/etc/default/idlewatt")
     assert machine.run("stat", "--format=%U:%G %a", "/etc/idlewatt/config.yml") == "root:idlewatt 640"
+    assert machine.run("stat", "--format=%U:%G %a", "/etc/default/idlewatt") == "root:root 640"
     assert "needs your hand" not in said
 
 

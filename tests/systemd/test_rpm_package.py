@@ -60,6 +60,7 @@ def installed(machine, rpms):
 
 def test_an_rpm_brings_account_folders_units_manuals_and_completions_and_starts_nothing(installed):
     assert installed.run("stat", "--format=%U:%G %a", "/etc/idlewatt") == "root:idlewatt 750"
+    assert installed.run("stat", "--format=%U:%G %a", "/etc/default/idlewatt") == "root:root 640"
     assert installed.show("UnitFileState") == "disabled"
     assert installed.run("ls", "/usr/share/man/man1/idlewatt.1.gz", "/usr/share/bash-completion/completions/idlewatt",
                          "/usr/share/zsh/site-functions/_idlewatt",

@@ -104,6 +104,13 @@ def test_the_operators_files_are_never_overwritten(installed):
     assert config.read_text() == "cluster: mine\n"
 
 
+def test_only_root_reads_the_file_for_secrets_and_everybody_the_units(installed):
+    file = installed / "etc/default/idlewatt"
+    assert file.stat().st_mode & 0o777 & ~0o640 == 0
+    assert f"z /{file.relative_to(installed)} 0640 root root -" in (SYSTEMD / "tmpfiles.conf").read_text().splitlines()
+    assert (installed / "etc/systemd/system/idlewatt.service").stat().st_mode & 0o004
+
+
 def test_a_unit_starts_the_program_that_installed_it(tmp_path):
     CliRunner().invoke(main, ["install-systemd", "--dir", str(tmp_path), "--program", "/opt/idlewatt/bin/idlewatt"])
     for name in ("idlewatt.service", "idlewatt-train.service"):
