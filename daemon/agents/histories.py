@@ -8,7 +8,7 @@ not a thousand variants of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -27,8 +27,10 @@ from ..replay.power import PowerModel
 from ..replay.runtime_prediction import JobFeatures, predicted_columns, template
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.time_limits import without_leaking
+from ..replay.timeline import Reserved
 from ..replay.workload import COLUMNS, Workload
 from ..settings.training import TRIAL_S, WARM_UP_S
+from .excerpts import events_within, reserved_within
 from .kinds import TraceWindow, TrainingError
 
 Rows = NDArray[np.int64]
@@ -84,6 +86,8 @@ class Material:
     """Jobs that were submitted earlier have ended: what comes later is without those that still run."""
     scheduling: SchedulingHistory | None = None
     """How the site's own scheduler decided when; without it always as the cluster says."""
+    reserved: tuple[Reserved, ...] = ()
+    """Which reservation each node was for, by time."""
 
     def cluster_at(self, at_s: float) -> Cluster:
         """Return the cluster with its scheduler, and what users had used, as of a moment."""
@@ -147,7 +151,8 @@ def recorded(history: HistoryReader, since_s: float, until_s: float, source: str
         notes.append(f"{len(outstanding)} jobs of the last days have not ended: what is proved rests on the time "
                      f"before the first of them, {(until_s - outstanding.min()) / DAY_S:.1f} days ago")
     return Material(source, window.cluster, work, tuple(notes), speeds, window.power,
-                    float(outstanding.min(initial=np.inf)), SchedulingHistory.of(history, since_s, until_s))
+                    float(outstanding.min(initial=np.inf)), SchedulingHistory.of(history, since_s, until_s),
+                    window.reserved)
 
 
 def split(material: Material, *, seed: int = 0) -> Split:
@@ -164,7 +169,8 @@ def split(material: Material, *, seed: int = 0) -> Split:
     select, test = _counted(material, work, select_s, test_s), _counted(material, work, test_s, until_s)
     names_met, unseen_notes = _names_met(material.cluster, fit_jobs)
     # Days are drawn from all of the part, so that they have the scheduler that comes next.
-    fit = Bootstrap(material.cluster_at(select_s), fit_jobs, since_s, select_s, seed, material.speeds, material.power)
+    fit = Bootstrap(material.cluster_at(select_s), fit_jobs, since_s, select_s, seed, material.speeds, material.power,
+                    material.reserved)
     return Split(fit, (select,), (test,), since_s, test_s, names_met, (*material.notes, *notes, *unseen_notes))
 
 
@@ -201,6 +207,7 @@ class Bootstrap:
     seed: int = 0
     speeds: SiteSpeeds = FLAT_SPEEDS
     power: PowerModel = PowerModel()
+    reserved: tuple[Reserved, ...] = ()
 
     @cached_property
     def days(self) -> int:
@@ -225,7 +232,8 @@ class Bootstrap:
         work = subset(self.workload, rows, submit=submit, run=self._jittered(rng, rows), dependency=no_dependency)
         events = [*self._recorded_events(begins, time_scale), *self._outages(rng, time_scale)]
         cluster = self.cluster.with_events(events)
-        return TraceWindow(cluster, work, self.since_s + time_scale * DAY_S, self.speeds, power=self.power)
+        return TraceWindow(cluster, work, self.since_s + time_scale * DAY_S, self.speeds, power=self.power,
+                           reserved=tuple(self._reserved(begins, time_scale)))
 
     def _made_up(self, rng: np.random.Generator) -> tuple[Floats, Rows, Floats]:
         """Return when the drawn days begin, their jobs, and the submission times of these.
@@ -304,8 +312,14 @@ class Bootstrap:
     def _recorded_events(self, begins: Floats, time_scale: float) -> Iterator[NodeEvent]:
         """Yield what happened to nodes on the drawn days."""
         for place, begin in enumerate(begins.tolist() if self.cluster.events else ()):
-            for event in _events(self.cluster.events, begin, begin + DAY_S):
+            for event in events_within(self.cluster.events, begin, begin + DAY_S):
                 yield replace(event, time=self.since_s + time_scale * (event.time - begin + place * DAY_S))
+
+    def _reserved(self, begins: Floats, time_scale: float) -> Iterator[Reserved]:
+        """Yield how nodes were reserved on the drawn days."""
+        for place, begin in enumerate(begins.tolist() if self.reserved else ()):
+            for change in reserved_within(self.reserved, begin, begin + DAY_S):
+                yield replace(change, time_s=self.since_s + time_scale * (change.time_s - begin + place * DAY_S))
 
     def _outages(self, rng: np.random.Generator, time_scale: float) -> Iterator[NodeEvent]:
         """Yield random failures of nodes without recorded events, of half of all nodes at most."""
@@ -366,22 +380,10 @@ def _counted(material: Material, work: Workload, begin_s: float, end_s: float) -
                         "are the least; wait until more have ended, or name a longer history")
     rows = np.flatnonzero((work.submit >= warm_s) & (work.submit < end_s))
     first_s = max(warm_s, float(work.submit[rows[0]]))
-    cluster = material.cluster_at(first_s).with_events(_events(material.cluster.events, first_s, np.inf))
+    cluster = material.cluster_at(first_s).with_events(events_within(material.cluster.events, first_s, np.inf))
     return TraceWindow(cluster, subset(work, rows), begin_s, material.speeds, power=material.power,
-                       settled_s=material.settled_s)
-
-
-def _events(events: Sequence[NodeEvent], begin_s: float, end_s: float) -> Iterator[NodeEvent]:
-    """Yield the states of nodes at the beginning, and their events until the end."""
-    latest = {event.node: NodeEvent(begin_s, event.node, "up") for event in events}
-    later = []
-    for event in events:
-        if event.time <= begin_s:
-            latest[event.node] = replace(event, time=begin_s)
-        elif event.time < end_s:
-            later.append(event)
-    yield from latest.values()
-    yield from later
+                       settled_s=material.settled_s,
+                       reserved=tuple(reserved_within(material.reserved, first_s, np.inf)))
 
 
 def _names_met(cluster: Cluster, work: Workload) -> tuple[dict[str, tuple[str, ...]], list[str]]:

@@ -28,6 +28,7 @@ from ..replay.outcome import SHORT_S, paper_utilization
 from ..replay.power import PowerModel, energy
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.state import ClusterState
+from ..replay.timeline import Reserved, replay
 from ..replay.workload import Workload
 from ..settings.flavours import FlavourSettings
 from ..settings.training import ObjectiveSettings
@@ -70,11 +71,13 @@ class TraceWindow:
     """The power of its nodes; what its jobs add is in the workload."""
     settled_s: float = float("inf")
     """The history is complete for jobs submitted before this time; evidence counts until then."""
+    reserved: tuple[Reserved, ...] = ()
+    """Which reservation each node was for, by time."""
 
     def replayed(self, policy: Policy) -> Run:
         """Replay it at its speeds."""
-        return engine.run(self.cluster, self.workload, policy, speed=self.speeds.table_for(policy),
-                          resize_s=self.resize_s)
+        return replay(self.cluster, self.workload, policy, self.reserved, speed=self.speeds.table_for(policy),
+                      resize_s=self.resize_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def read(where: JobSource, order: TrainingJob) -> Material:
         if order.cluster is None:
             return material
         cluster = described(order.cluster)
-        return replace(material, cluster=cluster, power=watts.on(cluster), scheduling=None)
+        return replace(material, cluster=cluster, power=watts.on(cluster), scheduling=None, reserved=())
     except ClusterError as error:
         raise click.ClickException(str(error)) from error
 

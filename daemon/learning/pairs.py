@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from ..replay.engine import Policy, Run
 from ..replay.outcome import SpeedCoverage, coverage, held_time, times
 from ..replay.power import Occupation, energy, occupation
 from ..replay.state import ClusterState
-from ..replay.timeline import begun, proceed
+from ..replay.timeline import ReservedNodes, begun, proceed
 from ..replay.workload import Workload
 from .evidence import FINE_RATES, NOTHING, USE_RATES, Comparison, compared
 
@@ -173,11 +174,12 @@ def _metered(window: TraceWindow, policy: Policy, seed: int,
     done, event_list = begun(window.cluster, window.workload, policy, seed=seed, power_down_s=power_down_s,
                          speed=window.speeds.table_for(policy), resize_s=window.resize_s)
     marks = np.append(np.arange(window.since_s, _until(window), MARK_S), _until(window))
-    drawn = []
+    reserved_nodes = ReservedNodes(done.state, window.workload, window.cluster, window.reserved)
+    proceed_until, drawn = partial(proceed, done.state, event_list, policy), []
     for mark in marks.tolist() if np.isfinite(marks).all() else ():
-        proceed(done.state, event_list, policy, mark)
+        reserved_nodes.proceed(proceed_until, mark)
         drawn.append(energy(done, window.power, until=max(mark, done.state.now)).total)
-    proceed(done.state, event_list, policy, np.inf)
+    reserved_nodes.proceed(proceed_until, np.inf)
     return done, marks, np.array(drawn) - (drawn[0] if drawn else 0.0)
 
 

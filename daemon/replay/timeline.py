@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -110,31 +111,66 @@ class Reserved:
 
 
 class ReservedNodes:
-    """Lets jobs onto reserved nodes if they name the reservation, and onto the others if they name none."""
+    """Lets jobs onto reserved nodes if they name the reservation, and onto the others if they name none.
 
-    def __init__(self, state: ClusterState, workload: Workload, cluster: Cluster, names: Collection[str]) -> None:
-        """Note the reservation of each job; one that no node ever has counts as none."""
-        self._state, self._cluster = state, cluster
+    Changes are in order of time. A job whose reservation no node has any more, or ever has, counts as one without.
+    """
+
+    def __init__(self, state: ClusterState, workload: Workload, cluster: Cluster, changes: Sequence[Reserved]) -> None:
+        """Note the reservation of each job."""
+        self._state, self._cluster, self._later = state, cluster, list(changes)
+        self._ends = _ends(changes)
         self._anyway = state.arrays.eligible.copy()
         self._reserved = np.full(len(cluster), "", object)
         pools, first = np.unique(state.arrays.jobs.pool, return_index=True)
-        self._reservation_of = {int(pool): name if (name := _reservation_of(workload, int(job))) in names else ""
+        self._reservation_of = {int(pool): _reservation_of(workload, int(job))
                                 for pool, job in zip(pools, first, strict=True)}
 
-    def change(self, changes: Sequence[Reserved]) -> None:
+    def proceed(self, proceed_until: Callable[[float], None], until: float) -> None:
+        """Let everything happen up to a moment, by a function that knows no reservations."""
+        while self._later and self._later[0].time_s <= until:
+            time_s = self._later[0].time_s
+            proceed_until(float(np.nextafter(time_s, -np.inf)))
+            self._change([change for change in self._later if change.time_s == time_s])
+            self._later = [change for change in self._later if change.time_s > time_s]
+        proceed_until(until)
+
+    def _change(self, changes: Sequence[Reserved]) -> None:
         """Change what is reserved, all at one moment, and have a decision taken then."""
+        time_s = changes[0].time_s
         for change in changes:
             self._reserved[self._cluster.index(change.node)] = change.name
         arrays = self._state.arrays
         for pool, name in self._reservation_of.items():
-            arrays.eligible[pool] = self._anyway[pool] & (self._reserved == name)
+            named = name if time_s < self._ends.get(name, -np.inf) else ""
+            arrays.eligible[pool] = self._anyway[pool] & (self._reserved == named)
         arrays.counts[CHANGED], arrays.outlook[:] = 1, 0
-        arrays.clock[WAKE] = min(arrays.clock[WAKE], changes[0].time_s)
+        arrays.clock[WAKE] = min(arrays.clock[WAKE], max(time_s, self._state.now))
+
+
+def _ends(changes: Sequence[Reserved]) -> dict[str, float]:
+    """Return from when on no node has a reservation any more, by its name; infinite where one always has."""
+    names, ends = dict[str, str](), dict[str, float]()
+    for change in changes:
+        before, names[change.node] = names.get(change.node, ""), change.name
+        if before not in names.values():
+            ends[before] = change.time_s
+        ends[change.name] = np.inf
+    return ends
 
 
 def _reservation_of(workload: Workload, job: int) -> str:
     row = int(workload.eligible[job])
     return workload.constraints[row].reservation if row >= 0 else ""
+
+
+def replay(cluster: Cluster, workload: Workload, policy: Policy, reserved: Sequence[Reserved],
+           **terms: Unpack[ReplayOptions]) -> Run:
+    """Replay to the end as :func:`.engine.run` does, while nodes are ``reserved`` as for :func:`energies`."""
+    done, event_list = begun(cluster, workload, policy, **terms)
+    ReservedNodes(done.state, workload, cluster, reserved).proceed(
+        partial(proceed, done.state, event_list, policy), np.inf)
+    return done
 
 
 def energies(cluster: Cluster, workload: Workload, policy: Policy, instants: Sequence[float], model: PowerModel,
@@ -150,13 +186,9 @@ def energies(cluster: Cluster, workload: Workload, policy: Policy, instants: Seq
     run, event_list = Run(policy.name, seed, cluster, workload, state), event_list_of(cluster)
     if getattr(policy, "rules", None) is not None:
         prepare(state, policy.rules)  # type: ignore[attr-defined]
-    drawn, reserved_nodes = [], ReservedNodes(state, workload, cluster, {change.name for change in reserved})
+    drawn, reserved_nodes = [], ReservedNodes(state, workload, cluster, reserved)
     for until in instants:
-        while reserved and reserved[0].time_s <= until:
-            proceed(state, event_list, policy, np.nextafter(reserved[0].time_s, -np.inf))
-            reserved_nodes.change([change for change in reserved if change.time_s == reserved[0].time_s])
-            reserved = [change for change in reserved if change.time_s > reserved[0].time_s]
-        proceed(state, event_list, policy, until)
+        reserved_nodes.proceed(partial(proceed, state, event_list, policy), until)
         drawn.append(energy(run, model, until=until).total)
     return run, np.array(drawn) - drawn[0]
 

@@ -16,8 +16,9 @@ from ....storage.records import ModelCard, Node
 from ....storage.whole_files import write
 from ...flavours import FlavourBook, FlavourKey, impossible
 from ...policies import named
-from ...replay.engine import Policy, run
+from ...replay.engine import Policy
 from ...replay.state import ClusterState
+from ...replay.timeline import replay
 from ..checkpoint import CheckpointError
 from ..kinds import Figures, Progress, TraceWindow, TrainingConfig, TrainingError, figures
 from . import live
@@ -216,5 +217,5 @@ def _log_without_flavour(config: TrainingConfig, window: TraceWindow, fitting: M
 
 
 def _replayed(policy: Policy, window: TraceWindow, config: TrainingConfig) -> Figures:
-    outcome = run(window.cluster, window.workload, policy, speed=window.speeds.table)
+    outcome = replay(window.cluster, window.workload, policy, window.reserved, speed=window.speeds.table)
     return figures(outcome, window.since_s, watts=config.objective.watts(window))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ...replay import arrays as a
 from ...replay import engine, events
 from ...replay.arrays import Floats
 from ...replay.state import ClusterState
+from ...replay.timeline import ReservedNodes, replay
 from ..doubts import longest_queue
 from ..kinds import Figures, Objective, TraceWindow, figures
 from .agent import inputs_of, outfit, rules_of
@@ -65,7 +66,7 @@ class Arena:
         engine.prepare(self._fresh, rules_of(np.zeros(SIZE))._replace(ready=None))
         self.inputs = inputs_of(self._fresh)
         self.counted = (self._fresh.arrays.jobs.status != a.REJECTED) & (window.workload.submit >= window.since_s)
-        incumbent_run = engine.run(window.cluster, window.workload, named(incumbent), speed=speed)
+        incumbent_run = replay(window.cluster, window.workload, named(incumbent), window.reserved, speed=speed)
         self.incumbent, self.queue = self._judged(incumbent_run), longest_queue(incumbent_run)
 
     @cached_property
@@ -78,8 +79,12 @@ class Arena:
         """Replay the window."""
         state = self._fresh.copy()
         state.arrays = outfit(weights, self.inputs, state.arrays)
-        engine.go_on(state, events.event_list_of(self.window.cluster), rules_of(weights), np.inf)
-        return engine.Run("scorer", 0, self.window.cluster, self.window.workload, state)
+        cluster, work, reserved = self.window.cluster, self.window.workload, self.window.reserved
+        if reserved:  # copies share what usually never changes
+            state.arrays = state.arrays._replace(eligible=state.arrays.eligible.copy())
+        ReservedNodes(state, work, cluster, reserved).proceed(
+            partial(engine.go_on, state, events.event_list_of(cluster), rules_of(weights)), np.inf)
+        return engine.Run("scorer", 0, cluster, work, state)
 
     def score(self, weights: Floats) -> float:
         """Return the objective of these weights relative to the incumbent's."""

@@ -15,6 +15,7 @@ from idlewatt.daemon.agents.training_loop import FEWEST_JOBS
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
 from idlewatt.daemon.replay.engine import run
+from idlewatt.daemon.replay.timeline import Reserved
 from idlewatt.daemon.replay.workload import Charged, Workload
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
@@ -244,6 +245,29 @@ def test_a_recorded_history_brings_predictions_and_leaves_out_what_has_not_ended
     assert found.workload.ids == tuple(map(str, range(10)))
     assert found.workload.prediction[1:4] == pytest.approx([500.0] * 3)  # the first one's run, known at its end
     assert found.cluster.names == ("n0",)
+
+
+def test_nodes_are_reserved_in_a_part_of_a_history_as_they_were_then(tmp_path):
+    url, course = f"sqlite:///{tmp_path}/idlewatt.db", (SINCE + 2 * DAY_S, SINCE + 7 * DAY_S)
+    jobs = [Job(str(number), SINCE + 2400 * number, JobState.COMPLETED, "all", Request(2, 1, cpus=2), "ana",
+                start_s=SINCE + 2400 * number, end_s=SINCE + 2400 * number + 5 * number + 9, limit_s=3600.0,
+                allocations=(Allocation("n0", 2),)) for number in range(10 * 36)]
+    free, partitions = tuple(Node(name, ("all",), 8) for name in ("n0", "n1")), (Partition("all", ("n0", "n1")),)
+    with closing(History.open(url)) as history:
+        for time_s, name in ((SINCE - 2, ""), (course[0], "course"), (course[1], "")):
+            nodes = free[0], replace(free[1], reservation=name)
+            history.record_snapshot(SchedulerSnapshot(time_s, nodes, partitions))
+        history.record_finished(jobs)
+    with History.read_only(url) as reader:
+        found = recorded(reader, SINCE - 1, SINCE + 10 * DAY_S, url)
+    parts = split(found)
+    (test,), (later,) = parts.test, held_out(found, SINCE + 9.2 * DAY_S)
+    first_s = float(test.workload.submit[0])
+    assert test.reserved == (Reserved(first_s, "n1", "course"), Reserved(course[1], "n1", ""))
+    assert [change.name for change in later.reserved] == [""]
+    drawn = [parts.fit(number).reserved for number in range(20)]
+    assert any(change.name for reserved in drawn for change in reserved)
+    assert all(list(reserved) == sorted(reserved, key=lambda change: change.time_s) for reserved in drawn)
 
 
 @pytest.mark.parametrize(("waits_days", "held_days"), [(2.0, 2.0), (8.0, np.inf)])

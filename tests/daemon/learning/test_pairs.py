@@ -9,6 +9,7 @@ from idlewatt.daemon.agents.kinds import TraceWindow
 from idlewatt.daemon.learning.pairs import DAY_S, MOST_S, OUTSIDE, Exam, Pair, block_of, cuts, replayed, sums
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.timeline import Reserved
 from idlewatt.daemon.replay.workload import Workload
 
 
@@ -91,6 +92,14 @@ def test_three_users_are_enough_for_a_third_each_and_two_are_not():
     assert groups([0, 1, 2]) == {"light users": [False, True, False], "middle users": [True, False, False],
                                  "heavy users": [False, False, True]}
     assert groups([0, 1, 0]) == {}
+
+
+def test_who_judges_keeps_jobs_off_nodes_that_were_reserved_for_others():
+    work = Workload.of([0.0, 1.0], [50.0, 50.0], [4, 4], limit=100.0)
+    window = TraceWindow(Cluster.from_spec("2x4"), work, 0.0, reserved=(Reserved(0.0, "node0001", "course"),))
+    judged = replayed(named("fifo+first-fit+easy"), Exam.of((window,)), 0)
+    assert judged.wait.tolist() == [0.0, 49.0]
+    assert window.replayed(named("fifo+first-fit+easy")).start.tolist() == [0.0, 50.0]
 
 
 def test_energy_is_compared_with_no_less_than_the_rivals_own_unless_more_is_asked_for():

@@ -10,6 +10,7 @@ from idlewatt.daemon.replay.outcome import utilization
 from idlewatt.daemon.replay.power import PowerModel, energy, joules, occupation
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
+from idlewatt.storage.eligibility import Constraint
 
 MODEL = PowerModel()
 CLUSTER = Cluster.from_spec("3x4").with_events([NodeEvent(time, "node0001", kind)
@@ -88,7 +89,17 @@ def test_energies_between_moments_add_up_and_an_idle_cluster_draws_power():
 def test_what_a_look_ahead_knows_of_nodes_is_forgotten_when_reservations_change():
     state = ClusterState.of(CLUSTER, workload(1))
     state.arrays = state.arrays._replace(outlook=np.ones(9, np.int64))
-    reserved_nodes = timeline.ReservedNodes(state, workload(1), CLUSTER, {"mine"})
-    reserved_nodes.change([timeline.Reserved(1000.0, "node0001", "mine")])
+    changes = [timeline.Reserved(1000.0, "node0001", "mine")]
+    reserved_nodes = timeline.ReservedNodes(state, workload(1), CLUSTER, changes)
+    reserved_nodes.proceed(lambda until: None, 1000.0)
     assert state.arrays.eligible[0].tolist() == [1, 0, 1]
     assert not state.arrays.outlook.any()
+
+
+def test_a_job_whose_reservation_has_ended_for_good_starts_elsewhere_and_one_that_comes_again_is_waited_for():
+    mine = Workload.of([150.0], [10.0], [4], eligible=[0], constraints=(Constraint(reservation="mine"),))
+    cluster, once = Cluster.from_spec("2x4"), [timeline.Reserved(0.0, "node0001", "mine"),
+                                               timeline.Reserved(100.0, "node0001", "")]
+    again = [*once, timeline.Reserved(500.0, "node0000", "mine"), timeline.Reserved(900.0, "node0000", "")]
+    runs = [timeline.replay(cluster, mine, named("fifo+first-fit"), changes) for changes in ((), once, again)]
+    assert [run.start.tolist() for run in runs] == [[150.0], [150.0], [500.0]]

@@ -19,6 +19,7 @@ from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
 from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, SpeedCell, SpeedGroup
+from idlewatt.daemon.replay.timeline import Reserved
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.reproduce.scorer.regimes import INCUMBENT
 
@@ -97,6 +98,18 @@ def test_first_come_first_served_is_among_the_known_orders():
     first = next(plain(blank(Objective().longest_wait_s)))
     theirs = run(whole.cluster, whole.workload, named("fifo+best-fit+easy"))
     assert np.array_equal(arena.play(first).start, theirs.start)
+
+
+def test_learning_keeps_jobs_off_nodes_that_were_reserved_for_others_each_time_anew():
+    whole = small(3)
+    first_s, node = float(whole.workload.submit[0]), whole.cluster.names[0]
+    reserved = replace(whole, reserved=(Reserved(first_s, node, "course"), Reserved(first_s + 86400.0, node, "")))
+    free, arena = (Arena(window, "fifo+best-fit+easy", Objective()) for window in (whole, reserved))
+    weights = next(plain(blank(Objective().longest_wait_s)))
+    again = [arena.play(weights).start for _ in range(2)]
+    assert np.array_equal(*again)
+    assert np.array_equal(again[0], reserved.replayed(named("fifo+best-fit+easy")).start)
+    assert arena.incumbent.jct_mean_s > free.incumbent.jct_mean_s
 
 
 def site(ran, gpus, submit):
