@@ -44,7 +44,7 @@ class Charged:
         """Return what is known of the jobs in these rows, in their order."""
         places = rows.tolist()
         return Charged(tuple(self.account[row] for row in places), tuple(self.qos[row] for row in places),
-                       self.nice[rows])
+                       self.nice[rows], self.waited[rows])
 
 
 class WorkloadError(ValueError):

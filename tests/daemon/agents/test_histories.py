@@ -183,10 +183,12 @@ def test_what_depends_on_a_job_that_is_not_taken_depends_on_none():
 
 
 def test_who_is_charged_for_a_job_goes_with_it_where_jobs_are_dropped_or_repeated():
-    charged = Charged(tuple("abcd"), ("low", "low", "high", "none"), np.array([0.0, 1.0, 2.0, 3.0]))
+    charged = Charged(tuple("abcd"), ("low", "low", "high", "none"), np.array([0.0, 1.0, 2.0, 3.0]),
+                      np.array([40.0, 30.0, 20.0, 10.0]))
     work = Workload.of(np.arange(4.0), [9.0] * 4, [1] * 4, charged=charged)
     taken = subset(work, np.array([1, 3, 3])).charged
     assert (taken.account, taken.qos, taken.nice.tolist()) == (tuple("bdd"), ("low", "none", "none"), [1.0, 3.0, 3.0])
+    assert taken.waited.tolist() == [30.0, 10.0, 10.0]
     assert subset(replace(work, charged=None), np.array([2])).charged is None
 
 
