@@ -13,8 +13,11 @@ from idlewatt.storage.underuse import Cause, CauseTally
 
 
 def kept() -> int:
-    """Count the readings of labelled jobs that are alive; a thread of a test before may make others meanwhile."""
-    return sum(isinstance(one, GpuReading) and one.time_s > NOW and one.model == MODEL for one in gc.get_objects())
+    """Count the readings of labelled jobs that are alive; a thread of a test before may make others meanwhile.
+
+    ``isinstance`` would ask weak proxies for the class of what they stand for, which may be gone.
+    """
+    return sum(type(one) is GpuReading and one.time_s > NOW and one.model == MODEL for one in gc.get_objects())
 
 
 def test_no_reading_is_kept_until_the_next_one_comes():
