@@ -87,8 +87,6 @@ class FollowLedger:
 
     def changes_of(self, job_ids: Collection[str]) -> tuple[FollowChange, ...]:
         """Return every change of some jobs, the oldest first."""
-        if not job_ids:
-            return ()
         with self._transaction(writing=False) as connection:
             return follow.read_of(connection, job_ids)
 

@@ -96,7 +96,8 @@ class Follower:
         open_changes = tuple(change for change in self._ledger.open_changes() if change.dry_run or not self._only_dry)
         jobs = self._scheduler.jobs([change.job_id for change in open_changes]
                                     + [start.job_id for start in advice.starts])
-        self._recall(self._ledger.changes_of(jobs.keys() - self._recalled))
+        if new := jobs.keys() - self._recalled:
+            self._recall(self._ledger.changes_of(new))
         self._recalled = frozenset(jobs)
         self._lately = {number: change for number, change in self._lately.items()
                         if change.intended_s > now_s - DAY_S or change.job_id in jobs}

@@ -24,9 +24,9 @@ from idlewatt.storage.follow_ledger import FollowLedger
 pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(1800)]
 
 FIRST, SECOND = "dgx-a100-01", "dgx-a100-02"
-MOMENTS = 46
+MOMENTS = 48
 """Before and after each step of a look that pins and one that takes back; more than there are."""
-AROUND_COMMANDS = (11, 12, 13, 16, 18, 20, 22, 30, 32, 34)
+AROUND_COMMANDS = (13, 14, 15, 18, 20, 22, 24, 32, 34, 36)
 LEFT = ("intended", "done", "pinned", "taking_back")
 
 
