@@ -374,6 +374,8 @@ def test_what_slurm_refuses_is_noted_and_nothing_is_left(site, tmp_path):
     site.look(slurm=stranger)
     assert site.states() == ["refused"]
     assert "Invalid user id" in site.last().why
+    assert site.look().passed_over == {"refused": 1}, "the very same is not tried again at once"
+    site.advise(site.job, FIRST)
     site.look()
     site.advice = BelievedAdvice()
     tally = site.look(slurm=stranger)
