@@ -135,16 +135,16 @@ def _train_all(config_file: Path, models: ModelStore, resume: bool, options: dic
     """Train every kind in turn with its share of the budget; print why a kind cannot be trained here."""
     from ..agents.kinds import TrainingError, kinds
     from ..learning.training import Sequel
+    from ._resumed import given
 
-    if click.get_current_context().get_parameter_source("budget_s") is click.core.ParameterSource.DEFAULT:
-        options["budget_s"] = ALL_BUDGET_S
     names = sorted(kinds())
     sequel, trained = Sequel(models), 0
-    done = sequel.done() if resume else sequel.begin()
+    share_s = (options["budget_s"] if given("budget_s") else ALL_BUDGET_S) / len(names)
+    done, share_s = sequel.resume(share_s, anew=given("budget_s")) if resume else sequel.begin(share_s)
     for name in names:
         if name in done:
             continue
-        share = {**options, "agent": name, "budget_s": options["budget_s"] / len(names)}
+        share = {**options, "agent": name, "budget_s": share_s}
         click.echo(f"agent:   {name}")
         try:
             _train(config_file, models, resume and sequel.interrupted(name), share)
@@ -162,6 +162,7 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
     from ..agents.histories import split
     from ..learning.lineage import undated
     from ..learning.training import TrainingDirectory, TrainingRun, kind_of
+    from ._resumed import resumed
     from ._training import HIDDEN, read, tell
 
     kind = kind_of(options["agent"])
@@ -171,7 +172,7 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
     training_directory = TrainingDirectory(models, options["agent"])
     with training_directory.locked():
         tell(filter(None, [models.remove_drafts()]))
-        order = _resumed(training_directory, options) if resume else _ordered(config_file, options)
+        order = resumed(training_directory, options) if resume else _ordered(config_file, options)
         # The order holds no password.
         source = options["source"] if HIDDEN in order.source else order.source
         where = JobSource(source, config_file, order.trace_format, speeds=order.speeds)
@@ -261,41 +262,6 @@ def _since(text: str | None, until_s: float, usual_s: float) -> float:
     from ..moments import moment_of
 
     return until_s - usual_s if text is None else moment_of(text, until_s)
-
-
-def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> TrainingJob:
-    """Return the interrupted training order; a UsageError if the options differ from it."""
-    from dataclasses import replace
-
-    from ._training import HIDDEN, shown
-
-    order = training_directory.interrupted()
-    context = click.get_current_context()
-    for name in ("source", "cluster", "until_s", "incumbent", "seed", "seeds", "speeds"):
-        given = context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-        wanted = shown(options[name]) if name in ("source", "cluster", "speeds") else options[name]
-        if given and wanted != getattr(order, name):
-            raise click.UsageError(f"the interrupted training has {name.removesuffix('_s')} {getattr(order, name)!r}, "
-                                   f"not {options[name]!r}; leave it away, or leave --resume away")
-    if HIDDEN in order.source and context.get_parameter_source("source") is click.core.ParameterSource.DEFAULT:
-        raise click.UsageError(f"name the database once more, with its password: --from {order.source}")
-    _same_objective(order, options["objective"])
-    return replace(order, budget_s=options["budget_s"], device=options["device"],
-                   steps=options["steps"] if options["steps"] is not None else order.steps)
-
-
-def _same_objective(order: TrainingJob, requested: str | None) -> None:
-    from ..learning.aims import AimError, parsed
-
-    if requested is None:
-        return
-    try:
-        given = parsed(requested, order.objective.longest_wait_s).weights
-    except AimError as error:
-        raise click.BadParameter(str(error), param_hint="--objective") from error
-    if given != order.objective.weights:
-        raise click.UsageError(f"the interrupted training is after {order.objective.aim}; leave --objective away, or "
-                               "leave --resume away")
 
 
 def _tracker(training_directory: TrainingDirectory, wanted: bool, stack: contextlib.ExitStack) -> TensorBoard | None:

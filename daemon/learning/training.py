@@ -183,19 +183,20 @@ class Sequel:
         self._store = store
         self._path = store.training_directory(ALL)
 
-    def begin(self) -> list[str]:
-        """Forget what was interrupted."""
-        self._write([])
-        return []
+    def begin(self, share_s: float) -> tuple[list[str], float]:
+        """Forget what was interrupted; return that no kind is through, and what each has of the budget, s."""
+        self._write([], share_s)
+        return [], share_s
 
-    def done(self) -> list[str]:
-        """Return the kinds that are through; ``TrainingError`` when nothing was interrupted."""
-        try:
-            return [str(name) for name in json.loads(plain_content(self._path, LARGEST_CARD_BYTES))]
-        except FileNotFoundError:
-            raise TrainingError("there is no interrupted training to go on with; leave --resume away") from None
-        except (OSError, CheckpointError, ValueError, TypeError, RecursionError) as error:
-            raise TrainingError(f"{self._path}: damaged: {error}; remove it, or leave --resume away") from error
+    def resume(self, share_s: float, *, anew: bool) -> tuple[list[str], float]:
+        """Return the kinds that are through, and what each other has of the budget, s: as it began, or ``anew``.
+
+        ``share_s`` holds also where an older version noted no budget. ``TrainingError`` when nothing was interrupted.
+        """
+        done, begun_s = self._read()
+        share_s = share_s if anew or begun_s is None else begun_s
+        self._write(done, share_s)
+        return done, share_s
 
     def interrupted(self, kind: str) -> bool:
         """Tell whether a training of this kind was begun and not ended."""
@@ -203,15 +204,27 @@ class Sequel:
 
     def note(self, kind: str) -> None:
         """Remember that a kind is through."""
-        self._write([*self.done(), kind])
+        done, share_s = self._read()
+        self._write([*done, kind], share_s)
 
     def clear(self) -> None:
         """Forget all of it."""
         self._path.unlink(missing_ok=True)
 
-    def _write(self, done: Sequence[str]) -> None:
+    def _read(self) -> tuple[list[str], float | None]:
+        try:
+            state = json.loads(plain_content(self._path, LARGEST_CARD_BYTES))
+            if isinstance(state, list):  # as written before 0.3, without the budget
+                return [str(name) for name in state], None
+            return [str(name) for name in state["done"]], float(state["share_s"])
+        except FileNotFoundError:
+            raise TrainingError("there is no interrupted training to go on with; leave --resume away") from None
+        except (OSError, CheckpointError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise TrainingError(f"{self._path}: damaged: {error}; remove it, or leave --resume away") from error
+
+    def _write(self, done: Sequence[str], share_s: float | None) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        write(self._path, json.dumps(done).encode())
+        write(self._path, json.dumps({"done": list(done), "share_s": share_s}).encode())
 
 
 def gone_partitions(card: ModelCard | None, parts: Split) -> list[str]:

@@ -1,0 +1,80 @@
+"""`idlewatt train --resume`: an interrupted training goes on as it began, whatever the defaults of its options are."""
+
+import json
+import os
+import signal
+
+import pytest
+from click.testing import CliRunner
+from sites import site, write_trace
+
+from idlewatt.daemon.agents import kinds
+from idlewatt.daemon.agents.kinds import AgentKind, Progress, TrainingError
+from idlewatt.daemon.cli import main
+from idlewatt.storage.history import History
+
+
+class Bench:
+    """A machine that knows one kind, which is interrupted when it is trained first and tells later how it is."""
+
+    def __init__(self, folder) -> None:
+        self.models, self.configs, self._config = folder / "models", [], folder / "idlewatt.yml"
+        self._trace = write_trace(site(days=14, jobs=400), folder / "site.csv")
+        self._config.write_text(f"storage: {{url: 'sqlite:///{folder}/idlewatt.db'}}\n")
+        History.open(f"sqlite:///{folder}/idlewatt.db").close()
+
+    def learn(self, config):
+        """Note what is to be trained; the first training is interrupted, those that follow have nothing to learn."""
+        self.configs.append(config)
+        if len(self.configs) > 1:
+            raise TrainingError("there is nothing to learn")
+        os.kill(os.getpid(), signal.SIGINT)
+        yield Progress(0.0, None, saved=False)
+
+    def run(self, *words):
+        return CliRunner().invoke(main, ["train", "--config.file", str(self._config), *map(str, words)])
+
+    def begin(self, *words):
+        done = self.run("--from", self._trace, "--cluster", "4x8", *words)
+        assert done.exit_code == 130, done.output
+
+    def resume(self, *words):
+        """Go on, and return what the kind is told then."""
+        done = self.run("--resume", *words)
+        assert len(self.configs) == 2, done.output
+        return self.configs[-1]
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    made = Bench(tmp_path)
+    monkeypatch.setattr(kinds, "_modules", lambda: iter(()))
+    monkeypatch.setattr(kinds, "_KINDS", {"plain": AgentKind("plain", made.learn, None)})
+    return made
+
+
+def test_a_training_goes_on_with_the_budget_that_it_began_with(bench):
+    bench.begin("--agent", "plain", "--budget", "2h")
+    assert bench.resume("--agent", "plain").budget_s == 7200.0
+
+
+def test_a_budget_that_is_given_takes_the_place_of_the_one_that_it_began_with(bench):
+    bench.begin("--agent", "plain", "--budget", "2h")
+    assert bench.resume("--agent", "plain", "--budget", "3h").budget_s == 10800.0
+
+
+@pytest.mark.parametrize(("options", "budget_s"), [((), 3600.0), (("--budget", "4h"), 7200.0)])
+def test_all_kinds_go_on_with_their_shares_of_the_budget_that_they_began_with(bench, options, budget_s):
+    kinds._KINDS["quiet"] = AgentKind("quiet", bench.learn, None)
+    bench.begin("--all", "--budget", "2h")
+    bench.run("--all", "--from", bench._trace, "--cluster", "4x8", "--resume", *options)
+    assert [config.budget_s for config in bench.configs] == [3600.0, budget_s, budget_s]
+
+
+def test_kinds_that_an_older_version_left_without_a_budget_have_the_usual_share(bench):
+    kinds._KINDS["quiet"] = AgentKind("quiet", bench.learn, None)
+    bench.begin("--all", "--budget", "2h")
+    note = bench.models / ".training/all.json"
+    note.write_text(json.dumps(["plain"]))
+    bench.run("--all", "--from", bench._trace, "--cluster", "4x8", "--resume")
+    assert [config.budget_s for config in bench.configs] == [3600.0, 120.0]
