@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -173,14 +173,30 @@ def digest(cluster: Cluster, workload: Workload) -> str:
         hasher.update(cluster.joined.tobytes())
     for member in cluster.partitions.values():
         hasher.update(member.tobytes())
-    hasher.update(repr((workload.partition_names, workload.model_names, workload.constraints,
+    hasher.update(repr((workload.partition_names, workload.model_names, workload.user_names, workload.constraints,
                         cluster.names, cluster.model, tuple(cluster.partitions), cluster.events,
                         tuple(cluster.islands.items()))).encode())
+    hasher.update(_canonical((cluster.features, cluster.scheduling, workload.charged)).encode())
     if isinstance(workload.ids, np.ndarray):
         hasher.update(_bytes(workload.ids))
     else:
         hasher.update("\n".join(map(str, workload.ids)).encode(errors="surrogatepass"))
     return hasher.hexdigest()[:16]
+
+
+def _canonical(value: object) -> str:
+    """Return a text that equal values share in every process; the order of sets and mappings is not in it."""
+    if isinstance(value, np.ndarray):
+        return value.tobytes().hex()  # the text of a long array leaves rows out
+    if isinstance(value, tuple):
+        return f"({','.join(map(_canonical, value))})"
+    if isinstance(value, frozenset):
+        return f"<{','.join(sorted(map(_canonical, value)))}>"
+    if isinstance(value, Mapping):
+        return f"{{{','.join(sorted(f'{_canonical(key)}:{_canonical(item)}' for key, item in value.items()))}}}"
+    if is_dataclass(value):
+        return _canonical({part.name: getattr(value, part.name) for part in fields(value)})
+    return repr(value)
 
 
 def _bytes(column: NDArray[np.generic]) -> memoryview:

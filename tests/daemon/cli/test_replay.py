@@ -299,6 +299,30 @@ def test_a_name_from_a_hostile_trace_reaches_no_terminal_unchanged(replay):
     assert "boo" in result.stderr
 
 
+@pytest.fixture
+def begun(replay, monkeypatch):
+    """Return the policies that are handed out to be replayed; what comes of them is empty, and not shown."""
+    policies = []
+
+    def side_by_side(plan, left, workers):
+        policies.extend(left)
+        return (sweep.PolicyOutcome(policy, {}, {}, {}) for policy in left)
+
+    monkeypatch.setattr(sweep, "side_by_side", side_by_side)
+    monkeypatch.setattr("idlewatt.daemon.cli.replay._finish", lambda *_: None)
+    return policies
+
+
+def test_an_edited_cluster_is_replayed_anew_and_an_unchanged_one_is_not(replay, begun, tmp_path):
+    path, policy = tmp_path / "cluster.yaml", "multifactor+slurm-placement+slurm-backfill"
+    for weight, feature, anew in ((1000, "ib", True), (1000, "ib", False), (0, "ib", True), (0, "eth", True)):
+        begun.clear()
+        path.write_text(f"nodes: [{{name: n, count: 4, gpus: 8, features: [{feature}]}}]\n"
+                        f"settings: {{PriorityType: priority/multifactor, PriorityWeightJobSize: {weight}}}\n")
+        replay("--cluster", path, "--policy", policy)
+        assert (policy in begun, bool(begun)) == (anew, anew)
+
+
 @pytest.mark.long
 def test_ctrl_c_leaves_what_is_done_and_the_same_command_goes_on(tmp_path):
     source, state = tmp_path / "jobs.csv", tmp_path / "state"

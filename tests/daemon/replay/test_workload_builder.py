@@ -1,8 +1,13 @@
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.workload import Workload
+from idlewatt.daemon.replay.workload import Charged, Workload
 from idlewatt.daemon.replay.workload_builder import HistoryError, digest, fitted, from_columns, from_trace
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Job, JobState, Request
@@ -61,6 +66,52 @@ def test_the_digest_sees_every_difference_and_nothing_else():
     longer = Workload.of([0, 1], [5, 6], [1, 2], user=["eve", "bob"])
     assert digest(cluster, work) == digest(cluster, again)
     assert len({digest(cluster, work), digest(other, work), digest(cluster, longer)}) == 3
+
+
+DESCRIBED = {"nodes": [{"name": "n", "count": 2, "gpus": 8, "features": ["ib", "nvme", "a100", "rack1"]}],
+             "settings": {"PriorityType": "priority/multifactor", "PriorityWeightAge": 1000,
+                          "PriorityFlags": "MAX_TRES,NO_NORMAL_ALL,SMALL_RELATIVE_TO_TIME",
+                          "SchedulerParameters": "bf_interval=30"}}
+
+
+@pytest.mark.parametrize("changed", [
+    {"settings": DESCRIBED["settings"] | {"PriorityWeightAge": 1}},
+    {"settings": DESCRIBED["settings"] | {"SchedulerParameters": "bf_interval=60"}},
+    {"settings": DESCRIBED["settings"] | {"PriorityFlags": "MAX_TRES"}},
+    {"nodes": [DESCRIBED["nodes"][0] | {"features": ["ib"]}]}])
+def test_the_digest_sees_how_a_site_schedules_and_what_its_nodes_are_called_for(changed):
+    work = Workload.of([0, 1], [5, 5], [1, 2])
+    first, again = Cluster.from_mapping(DESCRIBED), Cluster.from_mapping(DESCRIBED)
+    assert digest(first, work) == digest(again, work)
+    assert digest(first, work) != digest(Cluster.from_mapping(DESCRIBED | changed), work)
+
+
+@pytest.mark.parametrize("changed", [
+    {"account": ("chem",) * 2000}, {"qos": ("low",) * 2000}, {"nice": np.arange(2000) == 1000.0},
+    {"waited": np.arange(2000) == 1000.0}])
+def test_the_digest_sees_who_is_charged_for_each_job(changed):
+    cluster, work = Cluster.from_spec("2x8"), Workload.of(np.arange(2000), np.ones(2000), np.ones(2000))
+    charged = Charged(("phys",) * 2000, ("high",) * 2000, np.zeros(2000))
+    found = [digest(cluster, replace(work, charged=one)) for one in (
+        None, charged, replace(charged), replace(charged, **changed))]
+    assert found[1] == found[2]
+    assert len(set(found)) == 3
+
+
+def test_the_digest_sees_the_names_of_users_by_which_a_site_gives_shares():
+    cluster, columns = Cluster.from_spec("2x8"), ([0, 1], [5, 5], [1, 2])
+    assert digest(cluster, Workload.of(*columns, user=["eve", "bob"])) != digest(
+        cluster, Workload.of(*columns, user=["bob", "eve"]))
+
+
+def test_the_digest_is_the_same_in_every_process():
+    program = ("from idlewatt.daemon.replay.cluster import Cluster\n"
+               "from idlewatt.daemon.replay.workload import Workload\n"
+               "from idlewatt.daemon.replay.workload_builder import digest\n"
+               f"print(digest(Cluster.from_mapping({DESCRIBED!r}), Workload.of([0, 1], [5, 5], [1, 2])))")
+    found = {subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True,
+                            env=os.environ | {"PYTHONHASHSEED": seed}).stdout for seed in ("1", "2", "3")}
+    assert found == {digest(Cluster.from_mapping(DESCRIBED), Workload.of([0, 1], [5, 5], [1, 2])) + "\n"}
 
 
 def test_the_daemons_own_history_gives_the_jobs_that_ended(tmp_path):
