@@ -98,7 +98,8 @@ def command(source: str, cluster_text: str | None, policies: tuple[str, ...], st
             **options: Any) -> None:
     """Replay a history under policies: a trace file, `history`, or the URL of a database.
 
-    Outcomes are kept: after Ctrl-C the same command resumes where it stopped.
+    Outcomes are kept: after Ctrl-C the same command resumes where it stopped. With --jobs-out or --groups-out it
+    replays all policies again.
 
     \b
     Examples:
@@ -126,8 +127,8 @@ def command(source: str, cluster_text: str | None, policies: tuple[str, ...], st
                 sweep.carry_out(options["engine"], options["workers"], report)
         except KeyboardInterrupt:
             _finish(sweep, options, style)
-            _say(f"interrupted with {len(sweep.done)} of {len(sweep.policies)} policies done; "
-                 "the same command goes on from there")
+            then = "replays all of them again, for its tables" if sweep.plan.writes else "goes on from there"
+            _say(f"interrupted with {len(sweep.done)} of {len(sweep.policies)} policies done; the same command {then}")
             raise click.exceptions.Exit(130) from None
         except sweep_error() as error:
             raise click.ClickException(str(error)) from error

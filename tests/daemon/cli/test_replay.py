@@ -323,6 +323,24 @@ def test_an_edited_cluster_is_replayed_anew_and_an_unchanged_one_is_not(replay, 
         assert (policy in begun, bool(begun)) == (anew, anew)
 
 
+@pytest.mark.parametrize(("option", "says"), [
+    (None, "goes on from there"), ("--jobs-out", "replays all of them again, for its tables"),
+    ("--groups-out", "replays all of them again, for its tables")])
+def test_an_interrupted_command_says_whether_it_would_replay_all_again(replay, begun, tmp_path, monkeypatch, option,
+                                                                       says):
+    def interrupted(plan, left, workers):
+        begun.append(left[0])
+        yield sweep.PolicyOutcome(left[0], {}, {}, {})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "side_by_side", interrupted)
+    options = () if option is None else (option, tmp_path / "table.csv")
+    told = replay("--cluster", "4x8", *options, code=130).stderr
+    assert f"interrupted with 1 of 4 policies done; the same command {says}" in told
+    replay("--cluster", "4x8", *options, code=130)
+    assert begun == ["fifo", "fifo" if option else "random-feasible"]
+
+
 @pytest.mark.long
 def test_ctrl_c_leaves_what_is_done_and_the_same_command_goes_on(tmp_path):
     source, state = tmp_path / "jobs.csv", tmp_path / "state"
