@@ -8,7 +8,10 @@ from typing import Any
 import click
 
 from ..learning.aims import AimError, parsed
+from ..learning.models import ModelStore
 from ..learning.training import TrainingDirectory, TrainingJob
+from ..moments import moment_of
+from ._store import found
 from ._training import HIDDEN, shown
 
 
@@ -20,16 +23,39 @@ def given(name: str) -> bool:
 def resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> TrainingJob:
     """Return the interrupted training order; a UsageError if the options differ from it."""
     order = training_directory.interrupted()
-    for name in ("source", "cluster", "until_s", "incumbent", "seed", "seeds", "speeds"):
+    for name in ("source", "cluster", "until_s", "incumbent", "seed", "seeds", "speeds", "trace_format"):
         wanted = shown(options[name]) if name in ("source", "cluster", "speeds") else options[name]
         if given(name) and wanted != getattr(order, name):
-            raise click.UsageError(f"the interrupted training has {name.removesuffix('_s')} {getattr(order, name)!r}, "
+            option = name.removesuffix("_s").replace("_", "-")
+            raise click.UsageError(f"the interrupted training has {option} {getattr(order, name)!r}, "
                                    f"not {options[name]!r}; leave it away, or leave --resume away")
     if HIDDEN in order.source and not given("source"):
         raise click.UsageError(f"name the database once more, with its password: --from {order.source}")
+    _same_since(order, options["since"])
     _same_objective(order, options["objective"])
     return replace(order, budget_s=options["budget_s"] if given("budget_s") else order.budget_s,
                    device=options["device"], steps=options["steps"] if options["steps"] is not None else order.steps)
+
+
+def begun_from(order: TrainingJob, models: ModelStore, requested: str | None) -> str | None:
+    """Return the model that an interrupted training started from; a UsageError if another one is requested."""
+    if order.start is None and (order.lineage or order.known_until_s is not None):
+        if requested is None:
+            raise click.UsageError("the interrupted training started from a model that an older version did not note; "
+                                   "name it: --start MODEL, or leave --resume away")
+        return requested
+    if requested is not None and found(models, requested).name != order.start:
+        raise click.UsageError(f"the interrupted training started from {order.start or 'no model'}, not {requested!r}; "
+                               "leave --start away, or leave --resume away")
+    return order.start
+
+
+def _same_since(order: TrainingJob, requested: str | None) -> None:
+    if requested is None or order.since_s is None or order.until_s is None:
+        return
+    if moment_of(requested, order.until_s) != order.since_s:
+        raise click.UsageError(f"the interrupted training has since {order.since_s!r}, not {requested!r}; leave it "
+                               "away, or leave --resume away")
 
 
 def _same_objective(order: TrainingJob, requested: str | None) -> None:

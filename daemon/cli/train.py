@@ -162,7 +162,7 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
     from ..agents.histories import split
     from ..learning.lineage import undated
     from ..learning.training import TrainingDirectory, TrainingRun, kind_of
-    from ._resumed import resumed
+    from ._resumed import begun_from, resumed
     from ._training import HIDDEN, read, tell
 
     kind = kind_of(options["agent"])
@@ -180,7 +180,8 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
             _claim(config_file, models)
         parts = split(read(where, order), seed=order.seed)
         tell(parts.notes)
-        start = _start(models, parts, kind.name, options)
+        name = options["start_from"]
+        start = _start(models, parts, kind.name, begun_from(order, models, name) if resume else name)
         order = order.after(start, where.same_as)
         tell(undated(order.lineage, where.same_as) if where.recorded else ())
         if resume:
@@ -211,14 +212,14 @@ def _claim(config_file: Path, models: ModelStore) -> None:
         raise TrainingError(str(error)) from error
 
 
-def _start(models: ModelStore, parts: Split, kind: str, options: dict[str, Any]) -> Path | None:
+def _start(models: ModelStore, parts: Split, kind: str, name: str | None) -> Path | None:
     """Return the folder of the model to continue from; a UsageError if it is of another kind."""
-    if options["start_from"] is None:
+    if name is None:
         return None
     from ..learning.training import gone_partitions
     from ._store import found
 
-    model = found(models, options["start_from"])
+    model = found(models, name)
     if model.name.partition("@")[0] != kind or model.fault:
         raise click.UsageError(f"{kind} cannot go on from {model.name}: " + (
             model.fault or f"it is of another kind; name a {kind}@VERSION, or leave --start away"))

@@ -83,6 +83,8 @@ class TrainingJob:
     """Until when the model that it goes on from has seen this history; None where it goes on from none of it."""
     lineage: tuple[LearnedSpan, ...] = ()
     """What the model that it goes on from and all models before that one have learned from."""
+    start: str | None = None
+    """The model that it goes on from, ``kind@version``; None also in orders before 0.3, which did not keep it."""
 
     def after(self, start: Path | None, same: Callable[[str], bool] | None = None) -> TrainingJob:
         """Return the order that goes on from a model: what that one has seen of this history is no test any more.
@@ -95,7 +97,7 @@ class TrainingJob:
         span = LearnedSpan(before.source, card.history_from_s, card.history_until_s)
         lineage = joined((*self.lineage, *before.lineage, span))
         known_until_s = known_until(lineage, lambda name: name == self.source or (same is not None and same(name)))
-        return replace(self, known_until_s=known_until_s, lineage=lineage)
+        return replace(self, known_until_s=known_until_s, lineage=lineage, start=card.model)
 
     def write(self, folder: Path) -> None:
         """Keep the order beside what is made for it."""

@@ -4,14 +4,19 @@ import json
 import os
 import signal
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
-from sites import site, write_trace
+from sites import record, site, write_trace
 
 from idlewatt.daemon.agents import kinds
+from idlewatt.daemon.agents.checkpoint import CARD, read_card, save
 from idlewatt.daemon.agents.kinds import AgentKind, Progress, TrainingError
 from idlewatt.daemon.cli import main
+from idlewatt.daemon.learning.models import ModelStore
+from idlewatt.daemon.learning.training import TrainingJob
 from idlewatt.storage.history import History
+from idlewatt.storage.records import ModelCard
 
 
 class Bench:
@@ -34,8 +39,21 @@ class Bench:
     def run(self, *words):
         return CliRunner().invoke(main, ["train", "--config.file", str(self._config), *map(str, words)])
 
+    def keep(self, trained_s):
+        """Put a model into the store that a training can start from, and return its name."""
+        save(self.models / "best", ModelCard("plain", "", trained_s, 0, "", "", "", 0.0, 1.0, kind="plain"),
+             {"weights": np.ones(3, np.float32)}, {})
+        TrainingJob("plain", "elsewhere.csv", 1.0).write(self.models / "best")
+        return ModelStore(self.models).keep(self.models / "best", read_card(self.models / "best" / CARD)).name
+
+    def order(self, change):
+        """Change what was noted of the interrupted training."""
+        path = self.models / ".training/plain/order.json"
+        path.write_text(json.dumps(change(json.loads(path.read_text()))))
+
     def begin(self, *words):
-        done = self.run("--from", self._trace, "--cluster", "4x8", *words)
+        source = () if "--from" in words else ("--from", self._trace, "--cluster", "4x8")
+        done = self.run(*source, *words)
         assert done.exit_code == 130, done.output
 
     def resume(self, *words):
@@ -78,3 +96,49 @@ def test_kinds_that_an_older_version_left_without_a_budget_have_the_usual_share(
     note.write_text(json.dumps(["plain"]))
     bench.run("--all", "--from", bench._trace, "--cluster", "4x8", "--resume")
     assert [config.budget_s for config in bench.configs] == [3600.0, 120.0]
+
+
+def test_a_training_goes_on_with_the_model_that_it_started_from(bench):
+    name = bench.keep(1e9)
+    bench.keep(1.1e9)
+    bench.begin("--agent", "plain", "--start", name)
+    start = bench.resume("--agent", "plain").start
+    assert f"{start.parent.name}@{start.name}" == name
+    assert start == bench.configs[0].start
+
+
+def test_a_model_may_be_named_again_and_another_one_is_refused(bench):
+    name, other = bench.keep(1e9), bench.keep(1.1e9)
+    bench.begin("--agent", "plain", "--start", name)
+    refused = bench.run("--agent", "plain", "--resume", "--start", other)
+    assert refused.exit_code == 2
+    assert f"started from {name}, not '{other}'" in " ".join(refused.output.split())
+    assert bench.resume("--agent", "plain", "--start", name).start == bench.configs[0].start
+
+
+def test_a_training_that_started_from_no_model_goes_on_from_none(bench):
+    name = bench.keep(1e9)
+    bench.begin("--agent", "plain")
+    refused = bench.run("--agent", "plain", "--resume", "--start", name)
+    assert refused.exit_code == 2
+    assert f"started from no model, not '{name}'" in " ".join(refused.output.split())
+
+
+def test_a_start_that_an_older_version_did_not_note_has_to_be_named_again(bench):
+    name = bench.keep(1e9)
+    bench.begin("--agent", "plain", "--start", name)
+    bench.order(lambda order: {key: value for key, value in order.items() if key != "start"})
+    refused = bench.run("--agent", "plain", "--resume")
+    assert refused.exit_code == 2
+    assert "name it: --start MODEL" in " ".join(refused.output.split())
+    assert bench.resume("--agent", "plain", "--start", name).start == bench.configs[0].start
+
+
+def test_another_format_or_beginning_of_the_history_is_refused(bench):
+    record(f"sqlite:///{bench.models.parent}/idlewatt.db", site(days=14, jobs=400, dependency=-1))
+    bench.begin("--agent", "plain", "--from", "history", "--since", "30d")
+    for words, why in ((("--since", "20d"), "has since 17"), (("--trace-format", "csv"), "has trace-format None")):
+        refused = bench.run("--agent", "plain", "--resume", *words)
+        assert refused.exit_code == 2
+        assert why in refused.output
+    bench.resume("--agent", "plain", "--since", "30d")
