@@ -85,7 +85,7 @@ class SiteTraining:
     def _episodes(self, training: PartitionTraining) -> int:
         """Return how many episodes a round has; a step of a config is an episode of each agent."""
         steps = self.config.steps
-        return ROUND if steps is None else min(ROUND, steps - training.episodes)
+        return ROUND if steps is None else max(0, min(ROUND, steps - training.episodes))
 
     def _evaluate(self) -> bool:
         """Validate on later history; keep the agents and the serving mode where they improve on former ones.

@@ -162,6 +162,11 @@ def test_an_interrupted_training_goes_on(config):
         next(training.train(replace(config, seed=1)))
 
 
+def test_a_training_that_goes_on_with_fewer_steps_than_it_has_made_is_through(config):
+    list(training.train(replace(config, steps=4)))
+    assert [progress.done for progress in training.train(replace(config, steps=3))] == [1.0]
+
+
 def test_partitions_without_an_agent_are_told(config, caplog):
     mixed = replace(config, fit=lambda number: window(number, extra=[
         {"name": "z", "gpus": 8, "partitions": ["lonely"]}]))
