@@ -267,10 +267,14 @@ class TrainingRun:
 
     def _trained(self, folder: Path) -> Iterator[Progress]:
         order = self.order
-        if order.seeds == 1 and self.engine == "alone":
+        if order.seeds == 1 and not self._apart(folder):
             return kind_of(order.agent).train(self._config(order.seed))
         seeds = range(order.seed, order.seed + order.seeds)
         return train_members(of_seeds(kind_of(order.agent).name, self._config, seeds), ENGINES[self.engine], folder)
+
+    def _apart(self, folder: Path) -> bool:
+        """Return whether a single seed has a folder of its own: as it was begun, whatever engine goes on with it."""
+        return (folder / f"seed-{self.order.seed}").is_dir() if folder.is_dir() else self.engine != "alone"
 
     def _config(self, seed: int) -> TrainingConfig:
         """Return what is trained by a seed, as if it were the only one."""

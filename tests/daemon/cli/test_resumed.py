@@ -13,8 +13,9 @@ from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.checkpoint import CARD, read_card, save
 from idlewatt.daemon.agents.kinds import AgentKind, Progress, TrainingError
 from idlewatt.daemon.cli import main
+from idlewatt.daemon.learning.members import alone
 from idlewatt.daemon.learning.models import ModelStore
-from idlewatt.daemon.learning.training import TrainingJob
+from idlewatt.daemon.learning.training import ENGINES, TrainingJob
 from idlewatt.storage.history import History
 from idlewatt.storage.records import ModelCard
 
@@ -33,6 +34,7 @@ class Bench:
         self.configs.append(config)
         if len(self.configs) > 1:
             raise TrainingError("there is nothing to learn")
+        config.folder.mkdir(parents=True)
         os.kill(os.getpid(), signal.SIGINT)
         yield Progress(0.0, None, saved=False)
 
@@ -142,3 +144,11 @@ def test_another_format_or_beginning_of_the_history_is_refused(bench):
         assert refused.exit_code == 2
         assert why in refused.output
     bench.resume("--agent", "plain", "--since", "30d")
+
+
+@pytest.mark.parametrize("engines", [("processes", "alone"), ("alone", "processes"), ("processes", "processes")])
+def test_a_single_seed_goes_on_in_the_folder_where_another_engine_left_it(bench, monkeypatch, engines):
+    monkeypatch.setitem(ENGINES, "processes", alone)  # a process would not know the kind of this test
+    first, second = engines
+    bench.begin("--agent", "plain", "--engine", first)
+    assert bench.resume("--agent", "plain", "--engine", second).folder == bench.configs[0].folder
