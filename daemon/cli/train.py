@@ -133,32 +133,48 @@ def _nightly(config_file: Path) -> None:
 
 def _train_all(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
     """Train every kind in turn with its share of the budget; print why a kind cannot be trained here."""
-    from ..agents.kinds import TrainingError, kinds
-    from ..learning.training import Sequel
+    from ..agents.kinds import kinds
+    from ..learning.training import Sequel, TrainingDirectory
     from ._resumed import given
 
     names = sorted(kinds())
     sequel, trained = Sequel(models), 0
     share_s = (options["budget_s"] if given("budget_s") else ALL_BUDGET_S) / len(names)
-    done, share_s = sequel.resume(share_s, anew=given("budget_s")) if resume else sequel.begin(share_s)
-    for name in names:
-        if name in done:
-            continue
-        share = {**options, "agent": name, "budget_s": share_s}
-        click.echo(f"agent:   {name}")
-        try:
-            _train(config_file, models, resume and sequel.interrupted(name), share)
-            trained += 1
-        except TrainingError as error:
-            click.echo(f"{name} is not trained: {error}", err=True)
-        sequel.note(name)
-    sequel.clear()
+    # Held throughout: another training would note its kinds as done here, and remove what these keep of themselves.
+    with TrainingDirectory(models, names[0]).locked():
+        done, share_s = sequel.resume(share_s, anew=given("budget_s")) if resume else sequel.begin(share_s, names)
+        for name in names:
+            if name not in done:
+                share = {**options, "agent": name, "budget_s": share_s}
+                trained += _one_of_all(config_file, models, resume and sequel.interrupted(name), share)
+                sequel.note(name)
+        sequel.clear()
     click.echo(f"{trained} of {len(names)} kinds are trained; `idlewatt models` lists them")
     if not trained and not done:
         raise click.exceptions.Exit(1)
 
 
+def _one_of_all(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> bool:
+    """Train a kind; return whether it is trained, and print why not."""
+    from ..agents.kinds import TrainingError
+
+    click.echo(f"agent:   {options['agent']}")
+    try:
+        _train_locked(config_file, models, resume, options)
+    except TrainingError as error:
+        click.echo(f"{options['agent']} is not trained: {error}", err=True)
+        return False
+    return True
+
+
 def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
+    from ..learning.training import TrainingDirectory, kind_of
+
+    with TrainingDirectory(models, kind_of(options["agent"]).name).locked():
+        _train_locked(config_file, models, resume, options)
+
+
+def _train_locked(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
     from ..agents.histories import split
     from ..learning.lineage import undated
     from ..learning.training import TrainingDirectory, TrainingRun, kind_of
@@ -170,33 +186,32 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
     if options["device"] == "cuda" and not kind.torch:
         raise click.BadParameter(f"{kind.name} does not train with torch but on the CPU", param_hint="--device")
     training_directory = TrainingDirectory(models, options["agent"])
-    with training_directory.locked():
-        tell(filter(None, [models.remove_drafts()]))
-        order = resumed(training_directory, options) if resume else _ordered(config_file, options)
-        # The order holds no password.
-        source = options["source"] if HIDDEN in order.source else order.source
-        where = JobSource(source, config_file, order.trace_format, speeds=order.speeds)
+    tell(filter(None, [models.remove_drafts()]))
+    order = resumed(training_directory, options) if resume else _ordered(config_file, options)
+    # The order holds no password.
+    source = options["source"] if HIDDEN in order.source else order.source
+    where = JobSource(source, config_file, order.trace_format, speeds=order.speeds)
+    if order.source == "history":
+        _claim(config_file, models)
+    parts = split(read(where, order), seed=order.seed)
+    tell(parts.notes)
+    name = options["start_from"]
+    start = _start(models, parts, kind.name, begun_from(order, models, name) if resume else name)
+    order = order.after(start, where.same_as)
+    tell(undated(order.lineage, where.same_as) if where.recorded else ())
+    if resume:
+        order.write(training_directory.folder)
+    else:
+        training_directory.begin(order)
+    with contextlib.ExitStack() as stack:
+        tracker = _tracker(training_directory, options["tensorboard"], stack)
+        run = TrainingRun(order, parts, training_directory, tracker, start, options["engine"])
+        interrupted = _learn(run)
+    model = _kept(run, models, interrupted)
+    if not interrupted.is_set():
+        verdict = _judged(config_file, models, model, where, run)
         if order.source == "history":
-            _claim(config_file, models)
-        parts = split(read(where, order), seed=order.seed)
-        tell(parts.notes)
-        name = options["start_from"]
-        start = _start(models, parts, kind.name, begun_from(order, models, name) if resume else name)
-        order = order.after(start, where.same_as)
-        tell(undated(order.lineage, where.same_as) if where.recorded else ())
-        if resume:
-            order.write(training_directory.folder)
-        else:
-            training_directory.begin(order)
-        with contextlib.ExitStack() as stack:
-            tracker = _tracker(training_directory, options["tensorboard"], stack)
-            run = TrainingRun(order, parts, training_directory, tracker, start, options["engine"])
-            interrupted = _learn(run)
-        model = _kept(run, models, interrupted)
-        if not interrupted.is_set():
-            verdict = _judged(config_file, models, model, where, run)
-            if order.source == "history":
-                _listened_to(config_file, models, verdict)
+            _listened_to(config_file, models, verdict)
 
 
 def _claim(config_file: Path, models: ModelStore) -> None:

@@ -185,8 +185,10 @@ class Sequel:
         self._store = store
         self._path = store.training_directory(ALL)
 
-    def begin(self, share_s: float) -> tuple[list[str], float]:
-        """Forget what was interrupted; return that no kind is through, and what each has of the budget, s."""
+    def begin(self, share_s: float, names: Sequence[str]) -> tuple[list[str], float]:
+        """Forget what was interrupted of each kind; return that none is through, and what each has of the budget, s."""
+        for name in names:
+            TrainingDirectory(self._store, name).clear()
         self._write([], share_s)
         return [], share_s
 

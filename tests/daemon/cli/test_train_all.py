@@ -9,8 +9,10 @@ from click.testing import CliRunner
 from sites import site, write_trace
 
 from idlewatt.daemon.agents import kinds
-from idlewatt.daemon.agents.kinds import AgentKind, TrainingError
+from idlewatt.daemon.agents.kinds import AgentKind, Progress, TrainingError
 from idlewatt.daemon.cli import main
+from idlewatt.daemon.learning.models import ModelStore
+from idlewatt.daemon.learning.training import TrainingDirectory
 from idlewatt.storage.history import History
 
 
@@ -94,3 +96,34 @@ def test_steps_reach_the_training_and_an_alias_its_kind(desk):
     from idlewatt.daemon.learning.training import kind_of
 
     assert kind_of("gist").name == "gist_mdrl"
+
+
+def stopped(config):
+    os.kill(os.getpid(), signal.SIGINT)
+    yield Progress(0.0, None, saved=False)
+
+
+def test_what_was_refused_long_ago_is_not_resumed_by_its_old_order(desk):
+    given = []
+    desk.kinds["chooser"] = AgentKind("chooser", refused, loaded)
+    assert desk("--seed", "1").exit_code == 1
+    desk.kinds["chooser"] = AgentKind("chooser", stopped, loaded)
+    assert desk("--seed", "2").exit_code == 130
+    desk.kinds["chooser"] = AgentKind("chooser", refused, loaded)
+    desk.kinds["dull"] = AgentKind("dull", lambda config: given.append(config.seed) or refused(config), loaded)
+    done = desk("--seed", "2", "--resume")
+    assert "dull is not trained: no job here can be resized" in done.stderr, done.output
+    assert given == [2]
+
+
+def test_a_second_one_at_the_same_time_is_refused_and_leaves_the_first_as_it_is(desk):
+    desk.kinds["chooser"] = AgentKind("chooser", stopped, loaded)
+    assert desk().exit_code == 130
+    note = desk.models / ".training/all.json"
+    before = note.read_text()
+    with TrainingDirectory(ModelStore(desk.models), "chooser").locked():
+        second = desk()
+    assert second.exit_code == 1
+    assert "a training is under way already" in second.stderr
+    assert note.read_text() == before
+    assert (desk.models / ".training/chooser/order.json").exists()
