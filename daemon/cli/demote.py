@@ -14,8 +14,9 @@ from ._store import decide, decided, found, store, uses_models
 @click.option("--reason", default="an operator decided so", show_default=True, help="Why, for the record.")
 @uses_models
 def command(model: str, reason: str, config_file: Path, folder: Path | None) -> None:
-    """Deactivate MODEL (kind@version, or a kind for its active one, or its newest where none is active): the heuristic
-    advises again, and the model continues in the shadow.
+    """Deactivate MODEL: the heuristic advises again, and the model continues in the shadow.
+
+    MODEL is kind@version, or a kind for its active model, or for its newest where none is active.
 
     \b
     Example:
