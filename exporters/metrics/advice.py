@@ -155,13 +155,15 @@ class AdviceMetrics:
         "Memory in bytes that running jobs hold and measurably do not use; page cache and margin count as used.",
         "partition", cap=PARTITIONS)
     simulated_energy_joules_total: Series = counter(
-        "Energy in joules that the closed windows would have taken under the policy, by replay of the same jobs; "
-        "subtract two policies to compare them.", "policy", cap=POLICIES)
+        "Energy in joules that the closed windows would have taken under the policy, by replay of the same jobs; the "
+        "scheduler's own in a window that was not replayed under it. Subtract two policies to compare them.", "policy",
+        cap=POLICIES)
     simulation_energy_error_ratio: Scalar = gauge(
         "(Simulated - measured) / measured energy of the policy that was active: how far to trust the replay.")
     simulated_wait_seconds_total: Series = counter(
         "Time in seconds that all jobs together would have waited in the closed windows under the policy, by replay "
-        "of the same jobs; subtract two policies to compare them.", "policy", cap=POLICIES)
+        "of the same jobs; the scheduler's own in a window that was not replayed under it. Subtract two policies to "
+        "compare them.", "policy", cap=POLICIES)
     simulation_wait_error_ratio: Scalar = gauge(
         "Mean absolute error of simulated starts of the jobs that waited over their mean wait, under the scheduler's "
         "own policy in the last replay of a day and the window: the figure of --check and of promotion. Absent "
