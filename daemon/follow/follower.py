@@ -14,7 +14,7 @@ from ...storage.follow_ledger import FollowLedger
 from ..settings.follow import FollowSettings
 from .decision import OVERTAKEN, ChangeVerdict, WantedChange, set_back, verdicts, wishes
 from .sight import BelievedAdvice, QueuedJob, Sight
-from .slurm import Scheduler, SlurmError, SlurmRefused
+from .slurm import Scheduler, SlurmRefused
 
 log = logging.getLogger(__name__)
 
@@ -140,9 +140,6 @@ class Follower:
         except SlurmRefused as refusal:
             self._refused(change, str(refusal))
             return
-        except SlurmError:
-            self.tally.errors["slurm"] += 1
-            raise
         overtook = stood not in (None, change.before, change.after)
         self._see(self._note(change, "done", OVERTAKEN if overtook else "", stood or "" if overtook else "",
                              done_s=self._clock()))

@@ -55,7 +55,10 @@ class Delivery:
         waiting = [notice for notice in ledger.values() if notice.state == "waiting" and notice.stage != "digest"]
         out = [notice for notice in waiting if notice.user in opted_out and notice.stage != "admins"]
         book(replace(notice, state="left_out", why="opted out", updated_s=now_s) for notice in out)
-        due = [notice for notice in waiting if notice not in out and self._due(notice, now_s)]
+        unset = [notice for notice in waiting if notice not in out and notice.channel in self._unset()]
+        book(replace(notice, state="left_out", why=f"no {notice.channel} is set any more", updated_s=now_s, next_s=None)
+             for notice in unset)
+        due = [notice for notice in waiting if notice not in out + unset and self._due(notice, now_s)]
         self._mail([notice for notice in due if notice.channel == "mail"], ledger, now_s, book, until)
         self._alert(ledger, opted_out, now_s, book)
         for notice in due:
@@ -65,6 +68,12 @@ class Delivery:
                 book((self._posted(notice, now_s),))
             elif notice.channel == "hook":
                 book((self._hooked(notice, now_s),))
+
+    def _unset(self) -> set[str]:
+        """Return the channels without settings; notices found before a reload may still wait for one."""
+        settings = {"mail": self._settings.mail, "webhook": self._settings.webhook,
+                    "alertmanager": self._settings.alertmanager}
+        return {channel for channel, one in settings.items() if one is None}
 
     def _due(self, notice: Notice, now_s: float) -> bool:
         still = (notice.rule, notice.run) in self.present or notice.kind == "time_limit"
@@ -152,8 +161,7 @@ class Delivery:
             book(_delivered(notice, now_s) for notice in held if notice.state == "waiting")
 
     def _posted(self, notice: Notice, now_s: float) -> Notice:
-        if self._settings.webhook is None:  # the rule used one when the notice was found
-            return replace(notice, state="left_out", why="no webhook is set any more", updated_s=now_s, next_s=None)
+        assert self._settings.webhook is not None
         try:
             post(self._settings.webhook, "", payload(notice))
         except PostError as error:

@@ -116,8 +116,8 @@ def cache_folder() -> Path:
 
 
 def code_digest() -> str:
-    """Return a digest of the engine and all policies: what a replay's outcome depends on besides its input."""
-    return _digest([*_HERE.rglob("*.py"), *(_HERE.parent / "policies").glob("*.py")], numba.__version__)
+    """Return a digest of the engine, the policies and what they import: what a replay depends on besides its input."""
+    return _digest(_with_imports([*_HERE.rglob("*.py"), *(_HERE.parent / "policies").glob("*.py")]), numba.__version__)
 
 
 def compiled_mark(policies: Iterable[str]) -> Path:
@@ -163,11 +163,15 @@ def _folder(function: Callable[..., object]) -> Path:
 @functools.cache
 def _around(source: Path) -> str:
     """Return a digest of a file and of all that it imports from files around it; the engine's own are left out."""
-    files, left = set(), {source.resolve()}
+    return _digest(_with_imports([source]))
+
+
+def _with_imports(sources: Iterable[Path]) -> set[Path]:
+    files, left = set(), {source.resolve() for source in sources}
     while left:
         files.add(file := left.pop())
         left |= _imports(file) - files
-    return _digest(files)
+    return files
 
 
 @functools.cache

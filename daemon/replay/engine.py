@@ -46,7 +46,7 @@ from .workload import Workload
 
 
 class Policy(Protocol):
-    """An object that decides. A policy with compiled ``rules`` is run without leaving compiled code."""
+    """An object that decides at events. One with compiled ``rules`` runs in compiled code, which also wakes it."""
 
     name: str
 

@@ -167,7 +167,7 @@ class _GpuSizes:
                     size = _profile(name) or self._turn(node, name, total)
                     if size is not None and total > 0:
                         offer = offers.setdefault(name, _Offer(size))
-                        offer.size = min(offer.size, size)
+                        offer.size = Size(*map(min, offer.size, size))
                         offer.total, offer.free = offer.total + total, offer.free + max(0, total - taken)
         return offers
 

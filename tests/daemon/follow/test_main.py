@@ -2,12 +2,15 @@
 
 import socket
 import threading
+from dataclasses import replace
 
 import pytest
 
 from idlewatt.daemon.follow import main
 from idlewatt.daemon.follow.config import parse
-from idlewatt.daemon.follow.follower import FollowCounts
+from idlewatt.daemon.follow.follower import FollowCounts, Follower
+from idlewatt.daemon.follow.sight import Advised, BelievedAdvice
+from idlewatt.daemon.follow.slurm import SlurmError
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.follow import FollowChange
 
@@ -17,7 +20,7 @@ STARTED = FollowChange("7", 1.0, "ada", "gpu", "required_nodes", "", "a", "easy"
                        id=1)
 
 
-class Follower:
+class Through:
     """One whose job has started, and that has nothing else to take back."""
 
     tally = FollowCounts(standing=(STARTED,))
@@ -26,7 +29,7 @@ class Follower:
         return 0
 
 
-class Away(Follower):
+class Away(Through):
     def take_all_back(self, why):
         raise StoreUnavailable("the disk is gone")
 
@@ -38,11 +41,25 @@ def stopped():
 
 
 def test_jobs_that_have_started_are_nothing_that_is_left():
-    assert main._run(RULES, Follower(), stopped()) == 0
+    assert main._run(RULES, Through(), stopped()) == 0
 
 
 def test_what_could_not_be_taken_back_is_told():
     assert main._run(RULES, Away(), stopped()) == 1
+
+
+def test_one_change_on_which_slurm_does_not_answer_counts_as_one_error(ledger, queue):
+    def away(job_id, attribute, value):
+        raise SlurmError("scontrol did not answer within 10 s")
+
+    queue.nice, queue.change = 0, away
+    rules = parse("dry_run: false\nallow: {partitions: [gpu], users: ['*'], actions: [nice]}\n")
+    for change in ledger.open_changes():
+        ledger.move(replace(change, state="started"))
+    advised = Advised("7", 1.0, "gpu", ("a",), "easy", 50.0, 50.0)
+    follower = Follower(rules, queue, ledger, lambda _: BelievedAdvice((advised,)), "own", lambda: 50.0)
+    main._look(follower)
+    assert follower.tally.errors == {"slurm": 1}
 
 
 @pytest.mark.parametrize(("address", "says"), [
@@ -52,5 +69,5 @@ def test_an_address_that_cannot_be_listened_on_is_told_in_words(address, says):
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = address.format(taken=other.getsockname()[1])
         with pytest.raises(main.CannotFollow, match=f"cannot listen on {address}: .*{says}"), \
-                main._page(address, RULES, Follower()):
+                main._page(address, RULES, Through()):
             pass

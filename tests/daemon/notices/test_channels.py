@@ -77,6 +77,18 @@ def test_what_waits_for_a_webhook_that_is_set_no_more_is_left_out_and_holds_up_n
     assert len(taker.posts) == 1
 
 
+@pytest.mark.parametrize(("channel", "settings"), [
+    ("mail", "{host: 127.0.0.1, port: 1, sender: i@example.org}"), ("alertmanager", "{url: 'http://127.0.0.1:1'}")])
+def test_what_waits_for_another_channel_that_is_set_no_more_is_left_out(place, taker, channel, settings):
+    desk = place.desk(f"[{{kind: idle_gpus, channels: [{channel}]}}]", **{channel: settings})
+    place.look(desk)
+    assert desk.undelivered.notices == 1
+    place.look(desk.renewed(place.desk("[{kind: idle_gpus, channels: [webhook]}]", webhook=f"{{url: '{taker.url}/'}}",
+                                       **{channel: "null"})._all), 61.0)
+    assert {one.channel: (one.state, one.why) for one in place.history.notices(0.0)} == {
+        channel: ("left_out", f"no {channel} is set any more"), "webhook": ("sent", "")}
+
+
 class Raw:
     """A server that answers each connection with parts of its own, until the other end is gone or they have ended."""
 

@@ -53,6 +53,25 @@ def test_another_process_with_other_hash_seeds_comes_to_the_same_digest(policy):
     assert digest_and_folder(policy, PYTHONHASHSEED="1")[0] == digest_and_folder(policy, PYTHONHASHSEED="2")[0]
 
 
+def test_results_of_replays_are_kept_apart_when_what_a_policy_imports_from_elsewhere_changes(monkeypatch):
+    def digest_with(ending: str) -> str:
+        changed = set[Path]()
+
+        def read(path: Path) -> bytes:
+            changed.update({path} if str(path).endswith(ending) else ())
+            return of_file(path) + b"#" * (path in changed)
+
+        of_file = Path.read_bytes
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "read_bytes", read)
+            digest = compiled.code_digest()
+        assert len(changed) == 1
+        return digest
+
+    for ending in ("daemon/settings/priority.py", "storage/eligibility.py", "daemon/policies/easy.py"):
+        assert digest_with(ending) != compiled.code_digest()
+
+
 def test_machine_code_is_kept_in_the_cache_directory_that_systemd_gives(tmp_path):
     folder = Path(output_of(LITTLE, CACHE_DIRECTORY=str(tmp_path)).split()[-1])
     assert folder.parent == tmp_path

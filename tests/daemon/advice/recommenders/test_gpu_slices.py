@@ -42,7 +42,8 @@ def verdict(reading, job, *, guessed=False):
                       job_id=job.job_id, allocated=True, guessed=guessed, run=run_of(job))
 
 
-def watched(job, *uses, ground=None, every=60.0, minutes=61, guessed=False, instances=(), recommender=None):
+def watched(job, *uses, ground=None, every=60.0, minutes=61, guessed=False, instances=(), recommender=None,
+            others=()):
     """Return what is said after so long; ``uses`` are activity and memory of each GPU."""
     recommender = recommender or GpuSliceRecommender(GpuSlicesSettings())
     for moment in range(minutes):
@@ -51,7 +52,8 @@ def watched(job, *uses, ground=None, every=60.0, minutes=61, guessed=False, inst
                      for index, (activity, memory) in enumerate(uses))
         found = Assessment(now, tuple(verdict(one, job, guessed=guessed) for one in gpus), (), {})
         told = recommender.recommend(RecommenderContext(
-            now, SchedulerSnapshot(now, ground or nodes(), (), (job,)), Telemetry(gpus), assessment=found))
+            now, SchedulerSnapshot(now, ground or nodes(), (), (job,)),
+            Telemetry((*gpus, *(replace(other, time_s=now) for other in others))), assessment=found))
     return told.rows
 
 
@@ -122,6 +124,14 @@ def test_turns_on_a_shared_gpu_are_advised_where_memory_of_the_gpu_is_known():
     assert (row.advised, row.free) == (SHARED, 31)
     assert watched(service(), (0.3, 6 * GB), ground=ground) == ()
     assert watched(service(), (0.08, 6 * GB), ground=nodes((SHARED, 8, 0))) == ()
+
+
+def test_of_turns_that_differ_from_node_to_node_each_size_is_the_least():
+    ground = (Node("n0", ("p",), 8, slices=((SHARED, 32, 1),)), Node("n1", ("p",), 8, slices=((SHARED, 16, 1),)))
+    small = replace(gpu(0, 0.0, 0.0, "n1"), memory_total_bytes=16 * GB)
+    assert len(watched(service(), (0.08, 6 * GB), ground=ground, others=(small,))) == 1
+    assert watched(service(), (0.08, 10 * GB), ground=ground[:1])
+    assert watched(service(), (0.08, 10 * GB), ground=ground, others=(small,)) == ()
 
 
 def test_a_job_of_a_scheduler_without_such_commands_is_left():
