@@ -113,6 +113,18 @@ def test_packages_hold_the_units_that_the_wheel_installs():
         assert "ExecStart=/usr/bin/idlewatt " in unit.read_text(), "packages put the program there"
 
 
+def test_the_rpm_stops_on_removal_what_the_debian_package_stops():
+    packages = REPOSITORY / "systemd/packages"
+    spec = (packages / "rpm/idlewatt.spec").read_text()
+    (before,) = re.findall(r"^%preun$(.*?)^%", spec, re.MULTILINE | re.DOTALL)
+    rpm, debian = (re.findall(r"^ *(systemctl .*)$", script, re.MULTILINE)
+                   for script in (before, (packages / "debian/prerm").read_text()))
+    assert rpm == debian
+    stopped = {unit for line in rpm for unit in re.findall(r"idlewatt\S*", line)}
+    assert {unit.name for unit in (REPOSITORY / "systemd").glob("*.timer")} <= stopped
+    assert "idlewatt-train.service" in stopped
+
+
 def test_nobody_but_root_reads_the_file_for_secrets_that_packages_and_the_role_lay_down():
     packages = REPOSITORY / "systemd/packages"
     (mode,) = re.findall(r"^install -m (\d+) systemd/default ", (packages / "files.sh").read_text(), re.MULTILINE)
