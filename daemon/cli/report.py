@@ -17,7 +17,7 @@ from ._output import Row, as_json, show
 from ._units import WIDTH, energy, hours, share, wasted_share
 from .jobs import costs
 
-_MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
+_MONTH = re.compile(r"(?!0000)(\d{4})-(0[1-9]|1[0-2])")
 _COLUMNS = {"name": "name", "energy": "energy", "wasted": "wasted", "share": "%", "gpu_hours": "GPU-h",
             "activity": "active", "cost": "cost", "wasted_cost": "wasted cost"}
 _PLAIN = ("month", "name", "energy_joules", "wasted_joules", "gpu_seconds", "activity", "measured_share", "cost_energy",

@@ -79,7 +79,8 @@ def test_jobs_are_sorted_filtered_and_cut(past):
 @pytest.mark.parametrize("arguments", [
     ("waste", "--by", "day"), ("waste", "--account", "x"), ("waste", "--since", "7d", "--node", "a"),
     ("jobs", "--account", "x"), ("jobs", "--since", "7d", "--node", "a"), ("report", "--month", "2026-13"),
-    ("report", "--month", "9999-01"), ("report",), ("job", ".."), ("jobs", "--sort", "colour")])
+    ("report", "--month", "9999-01"), ("report", "--month", "0000-05"), ("report",), ("job", ".."),
+    ("jobs", "--sort", "colour")])
 def test_wrong_usage_ends_with_2(arguments):
     assert CliRunner().invoke(main, arguments).exit_code == 2
 
