@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from .values import StrictSettings, TimeOfDay
+from .values import StrictSettings, UtcTime
 
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -15,8 +15,8 @@ Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class Tariff(StrictSettings):
     """A price that holds from one time of day (UTC) until another, be it past midnight."""
 
-    since: TimeOfDay
-    until: TimeOfDay
+    since: UtcTime
+    until: UtcTime
     per_kwh: Price
 
     def holds(self, moment: time) -> bool:

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, model_validator
 
-from .values import Duration, Ratio, StrictSettings, TimeOfDay
+from .values import Duration, Ratio, StrictSettings, ZoneTime
 
 Channel = Literal["mail", "webhook", "alertmanager", "hook"]
 Command = tuple[str, ...]
@@ -73,8 +73,8 @@ class EscalationSettings(StrictSettings):
 class QuietSettings(StrictSettings):
     """When no mail is sent: from one time of day until another, in local time, be it past midnight."""
 
-    since: TimeOfDay
-    until: TimeOfDay
+    since: ZoneTime
+    until: ZoneTime
     weekends: bool = False
     """Saturdays and Sundays whole."""
 
@@ -149,7 +149,7 @@ class DigestSettings(StrictSettings):
 
     enabled: bool = False
     day: Day = "monday"
-    at: TimeOfDay = time(7)
+    at: ZoneTime = time(7)
     """In local time."""
     owners: dict[str, Header] = {}
     """Addresses by account: each hears of its own."""

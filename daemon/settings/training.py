@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from .values import AgentName, Duration, Limit, StrictSettings, TimeOfDay, Weight
+from .values import AgentName, Duration, Limit, LocalTime, StrictSettings, Weight
 
 TRIAL_S = 75 * 86400.0
 """So long after its training an agent is judged by what comes: then it is too old to be made active."""
@@ -70,7 +70,7 @@ class TrainingSettings(StrictSettings):
     enabled: bool = False
     """The daemon trains, in a process of its own; leave it off where idlewatt-train.timer does it."""
     agent: AgentName = "scorer"
-    at: TimeOfDay = time(3)
+    at: LocalTime = time(3)
     """Local time at which it begins."""
     budget: Duration = 600.0
     history: Duration = 90 * 86400.0

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ...storage.durations import Duration, seconds
 
-__all__ = ["AgentName", "ApplicationName", "Checks", "Duration", "Limit", "PolicyName", "Ratio", "Seconds",
-           "ServingPolicy", "StrictSettings", "TimeOfDay", "Watts", "Weight", "WorkloadName"]
+__all__ = ["AgentName", "ApplicationName", "Checks", "Duration", "Limit", "LocalTime", "PolicyName", "Ratio",
+           "Seconds", "ServingPolicy", "StrictSettings", "UtcTime", "Watts", "Weight", "WorkloadName", "ZoneTime"]
 
 Checks = Mapping[str, Callable[[str], object]]
 """What raises ValueError for a name that nobody knows, by what is named; given to pydantic as its context."""
@@ -37,7 +37,20 @@ def _time_of_day(value: object) -> object:
     raise ValueError('a time of day is written in quotation marks: "03:00"')
 
 
-TimeOfDay = Annotated[time, BeforeValidator(_time_of_day)]
+def _without_offset(zone: str) -> AfterValidator:
+    """Return a validator that refuses 22:00Z and 22:00+02:00, which compare with no time that the clock tells."""
+    def plain(value: time) -> time:
+        if value.tzinfo is not None:
+            raise ValueError(f'a time of day is {zone} here, written without an offset: "03:00"')
+        return value
+
+    return AfterValidator(plain)
+
+
+UtcTime = Annotated[time, BeforeValidator(_time_of_day), _without_offset("UTC")]
+LocalTime = Annotated[time, BeforeValidator(_time_of_day), _without_offset("the machine's local time")]
+ZoneTime = Annotated[time, BeforeValidator(_time_of_day), _without_offset("local time in notices.timezone")]
+"""In that zone, or the machine's where it is left out."""
 
 
 def named(what: str) -> AfterValidator:

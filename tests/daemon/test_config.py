@@ -95,6 +95,7 @@ def test_a_key_that_stands_twice_is_an_error():
     ("sources: [{kind: dcgm}, {kind: dcgm}]", "two sources are called 'dcgm'"),
     ("training: {at: 12:30}", 'written in quotation marks: "03:00"'),
     ("training: {at: '25:00'}", "training.at"),
+    ("training: {at: '03:00Z'}", "training.at: a time of day is the machine's local time here, written without an"),
     ("training: {agent: gambler}", "there is no agent 'gambler'; there are dl2, gist_mdrl, maifs, scorer, topdrl"),
     ("training: {objective: {jct_mean: 0, slowdown_mean: 0, wait_p99: 0}}", "at least one weight must be more than 0"),
     ("training: {objective: {jct_mean: -1}}", "greater than or equal to 0"),

@@ -76,6 +76,10 @@ def test_carbon_alone_needs_no_currency():
 @pytest.mark.parametrize(("text", "fault"), [
     ("costs: {per_kwh: 0.3}", "a price needs its currency"), ("costs: {currency: EUR, per_kwh: -1}", "greater than"),
     ("costs: {currency: EUR, tariffs: [{since: 22:00, until: '06:00', per_kwh: 1}]}", "quotation marks"),
+    ("costs: {currency: EUR, tariffs: [{since: '22:00Z', until: '06:00', per_kwh: 1}]}",
+     "a time of day is UTC here, written without an offset"),
+    ("costs: {currency: EUR, tariffs: [{since: '22:00', until: '06:00+02:00', per_kwh: 1}]}",
+     r"tariffs\[0\].until: .*without an offset"),
     ("costs: {currency: EUR, per_gpu_hour: {A100: .inf}}", "finite"), ("costs: {euro: 1}", "unknown key")])
 def test_a_wrong_price_is_refused_in_words(text, fault):
     with pytest.raises(ConfigError, match=fault):
