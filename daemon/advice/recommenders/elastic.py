@@ -78,7 +78,7 @@ class ElasticRecommender:
         self._runs.forget_ended(context.snapshot.jobs)
         for job in context.snapshot.jobs:
             kind = kinds[job.key] = kind_of(job, models.of(job))
-            reading = samples.get(job.job_id)
+            reading = samples.get(job.key)
             if reading and job.start_s is not None and context.now_s - reading.time_s <= STALE_S \
                     and reading.time_s - job.start_s >= self._settings.settle:
                 self._runs.watch(job, kind, reading)

@@ -84,7 +84,7 @@ class PowerCapRecommender:
         running = [(job, group, gpus) for job in context.snapshot.jobs if job.state is JobState.RUNNING
                    and (gpus := _held(job, held)) and (group := (kind_of(job, models.of(job)), len(gpus.gpus)))]
         for job, group, gpus in running:
-            self._watch(job, group, gpus, speeds.get(job.job_id))
+            self._watch(job, group, gpus, speeds.get(job.key))
         capped = {job.key: self._advice(job, group, gpus, context.now_s) for job, group, gpus in running}
         rows = [row for job in context.snapshot.jobs if job.state is JobState.RUNNING
                 and (row := _better(capped.get(job.key), self._profile(job, held, context.now_s)))]

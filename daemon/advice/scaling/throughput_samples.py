@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -160,26 +161,33 @@ def _put_last(known: dict[K, V], key: K, value: V, most: int) -> None:
         del known[next(iter(known))]
 
 
-def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], gpus: HeldGpus) -> dict[str, ThroughputSample]:
-    """Return how fast running jobs are, by id: as the site measures it, else by activity.
+def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], gpus: HeldGpus) \
+        -> dict[tuple[str, float], ThroughputSample]:
+    """Return how fast running jobs are, by key: as the site measures it, else by activity.
 
-    A job that two sources give has none of that basis: nobody knows which of them is meant.
+    A job that two sources give, or whose name another one has too, as of a second scheduler, has none of that basis:
+    nobody knows which of them is meant.
     """
+    running = [job for job in jobs if job.state is JobState.RUNNING]
+    namesakes = Counter(name for job in running for name in set(_names(job)))
     given: dict[str, list[ThroughputSample]] = {}
     for source in throughput:
         for rate in source.rates:
             given.setdefault(rate.job_id, []).append(ThroughputSample(THROUGHPUT, rate.rate, source.time_s))
-    measured = {job_id: samples[0] for job_id, samples in given.items() if len(samples) == 1}
+    measured = {name: samples[0] for name, samples in given.items() if len(samples) == 1 and namesakes[name] == 1}
     by_job = {}
-    for job in jobs:
-        if job.state is not JobState.RUNNING:
-            continue
-        # Programs know themselves by the scheduler's own number: of an array's task it is not the one people use.
-        name = job.job_id if job.job_id in given else str(job.raw_id)
-        reading = measured.get(name) if name in given else _by_activity(job, gpus)
+    for job in running:
+        name = next((name for name in _names(job) if name in given), None)
+        reading = _by_activity(job, gpus) if name is None else measured.get(name)
         if reading is not None:
-            by_job[job.job_id] = reading
+            by_job[job.key] = reading
     return by_job
+
+
+def _names(job: Job) -> tuple[str, ...]:
+    """Return what throughput may call a job: its id, else the scheduler's own number, where there is one."""
+    # Programs know themselves by the number: of an array's task it is not the id that people use.
+    return (job.job_id,) if job.raw_id is None else (job.job_id, str(job.raw_id))
 
 
 def _by_activity(job: Job, gpus: HeldGpus) -> ThroughputSample | None:

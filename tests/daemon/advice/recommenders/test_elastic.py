@@ -100,6 +100,15 @@ def test_without_throughput_activity_stands_in_and_the_row_says_so(recommender):
     assert [row.basis for row in found.rows] == ["activity"]
 
 
+def test_jobs_of_two_schedulers_that_share_an_id_keep_their_own_speeds(recommender, history):
+    jobs = [replace(job(gpus=2), submit_s=submit_s, source=node, allocations=(Allocation(node, 2, (0, 1)),))
+            for node, submit_s in (("n1", 0.0), ("n2", 5.0))]
+    gpus = tuple(GpuReading(f"G{node}{index}", node, index, NOW, activity=activity)
+                 for node, activity in (("n1", 0.9), ("n2", 0.2)) for index in range(2))
+    recommender().recommend(scene(*jobs, gpus=gpus, nodes=(NODE, replace(NODE, name="n2"))))
+    assert {(run.submit_s, run.rate) for run in history.speeds(10)} == {(0.0, 1.8), (5.0, 0.4)}
+
+
 def test_a_job_that_still_loads_is_not_watched(recommender):
     opened = recommender(settle=200_000.0)
     assert watched(opened, ("1", 2, 190.0), ("2", 4, 340.0)).metrics["elastic_unknown_jobs"]["unseen"] == 1.0

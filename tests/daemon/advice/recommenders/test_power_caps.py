@@ -74,6 +74,22 @@ def test_nothing_measured_nothing_said():
     assert found.rows == ()
 
 
+def test_a_speed_that_jobs_of_two_schedulers_may_have_is_no_measurement(monkeypatch):
+    recommender = PowerCapRecommender(PowerCapsSettings())
+    alone = recommender.recommend
+
+    def beside_another(context):
+        (job,) = context.snapshot.jobs
+        other = replace(job, submit_s=NOW - 5, source="b", allocations=(Allocation("n0", 2, (0, 1)),))
+        return alone(replace(context, snapshot=replace(context.snapshot, jobs=(job, other))))
+
+    monkeypatch.setattr(recommender, "recommend", beside_another)
+    for number in range(6):
+        low = number < 3
+        found = watch(recommender, number, 500 if low else 700, 450 if low else 680, (990 if low else 1000) + number)
+    assert found.rows == ()
+
+
 def test_power_of_another_moment_than_the_speed_is_no_measurement():
     recommender = PowerCapRecommender(PowerCapsSettings())
     for number in range(6):

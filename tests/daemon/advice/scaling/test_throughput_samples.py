@@ -163,11 +163,11 @@ def test_runs_that_have_ended_still_count():
 
 def test_throughput_goes_before_activity():
     found = read([JOB], [Throughput(NOW, (JobRate("7", 812.0),))])
-    assert found == {"7": ThroughputSample("throughput", 812.0, NOW)}
+    assert found == {JOB.key: ThroughputSample("throughput", 812.0, NOW)}
 
 
 def test_a_job_that_makes_no_progress_is_not_called_fast_for_its_spinning_gpus():
-    assert read([JOB], [Throughput(NOW, (JobRate("7", 0.0),))])["7"].rate == 0.0
+    assert read([JOB], [Throughput(NOW, (JobRate("7", 0.0),))])[JOB.key].rate == 0.0
 
 
 def test_a_job_that_two_sources_give_has_none():
@@ -177,17 +177,33 @@ def test_a_job_that_two_sources_give_has_none():
 
 def test_an_arrays_task_is_found_by_the_schedulers_own_number():
     task = replace(JOB, job_id="6_2", raw_id=7)
-    assert read([task], [Throughput(NOW, (JobRate("7", 812.0),))], ())["6_2"].rate == 812.0
+    assert read([task], [Throughput(NOW, (JobRate("7", 812.0),))], ())[task.key].rate == 812.0
+
+
+@pytest.mark.parametrize("other", [{"job_id": "7"}, {"job_id": "6_2", "raw_id": 7}])
+def test_a_name_that_jobs_of_two_schedulers_have_gives_neither_a_speed(other):
+    jobs = [replace(JOB, source="a"), replace(JOB, submit_s=5.0, source="b", **other)]
+    rates = [Throughput(NOW, (JobRate("7", 812.0),))]
+    assert read(jobs, rates) == {}
+    ended = replace(jobs[0], state=JobState.COMPLETED)
+    assert {key: found.rate for key, found in read([ended, jobs[1]], rates).items()} == {jobs[1].key: 812.0}
+
+
+def test_jobs_of_two_schedulers_that_share_an_id_keep_their_own_activity():
+    jobs = [replace(JOB, submit_s=submit_s, source=node, allocations=(Allocation(node, 1, (0,)),))
+            for node, submit_s in (("dgx1", 0.0), ("dgx2", 5.0))]
+    found = read(jobs, (), [gpu("dgx1", 0, 0.9), gpu("dgx2", 0, 0.2)])
+    assert {key: sample.rate for key, sample in found.items()} == {jobs[0].key: 0.9, jobs[1].key: 0.2}
 
 
 def test_activity_is_added_up_over_the_gpus_and_as_old_as_the_oldest():
     gpus = [*GPUS[:3], gpu("dgx2", 5, 0.5, NOW - 20)]
-    assert read([JOB], (), gpus) == {"7": ThroughputSample("activity", 2.5, NOW - 20)}
+    assert read([JOB], (), gpus) == {JOB.key: ThroughputSample("activity", 2.5, NOW - 20)}
 
 
 def test_the_scheduler_counts_without_the_holes_of_nvml():
     job = replace(JOB, allocations=(Allocation("dgx1", 1, (1,)),))
-    assert read([job], (), [gpu("dgx1", 0, 0.2), gpu("dgx1", 3, 0.7)])["7"].rate == 0.7
+    assert read([job], (), [gpu("dgx1", 0, 0.2), gpu("dgx1", 3, 0.7)])[job.key].rate == 0.7
 
 
 @pytest.mark.parametrize("gpus", [
