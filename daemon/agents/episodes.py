@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..policies import named
 from ..replay import arrays as a
@@ -16,7 +17,7 @@ from ..replay.arrays import Floats
 from ..replay.engine import Run
 from ..replay.outcome import SHORT_S
 from .histories import subset
-from .kinds import Objective, TraceWindow
+from .kinds import SMOOTHING_S, Objective, TraceWindow
 
 JOBS = 240
 """Jobs of an episode; training replays thousands of episodes."""
@@ -64,13 +65,30 @@ def weighted(window: TraceWindow, incumbent: str, objective: Objective) -> Episo
     done, work = window.replayed(named(incumbent)), window.workload
     counted = (done.state.arrays.jobs.status != a.REJECTED) & (work.submit >= window.since_s)
     jct = np.nan_to_num(done.end, nan=done.state.now) - work.submit
-    short = np.maximum(work.run, SHORT_S)
-    mean = max(1.0, float(jct[counted].mean())) if counted.any() else 1.0
-    slow = float((jct / short)[counted].mean()) if counted.any() else 1.0
-    # The tail of waits has no cost per second; validation on later history covers it with the whole objective.
-    weight = counted * (objective.jct_mean / mean + objective.slowdown_mean / (short * max(1.0, slow)))
+    short, aim = np.maximum(work.run, SHORT_S), _by_time(objective)
+    mean = max(1.0, _mean(jct, counted))
+    # As in ``Figures.relative``: a wait of two seconds instead of one is no loss.
+    waited = _mean(np.maximum(0.0, jct - work.run), counted) + SMOOTHING_S
+    weight = counted * (aim.jct_mean / mean + aim.slowdown_mean / (short * max(1.0, _mean(jct / short, counted)))
+                        + aim.wait_mean / waited)
     total = float(weight @ jct)
     return Episode(window, weight / total if total > 0 else weight, HORIZON * mean)
+
+
+def _by_time(objective: Objective) -> Objective:
+    """Return the objective that learning follows: one of which a part has a cost per second in the system.
+
+    Validation on later history chooses by the whole objective in any case.
+    """
+    if objective.jct_mean or objective.slowdown_mean or objective.wait_mean:
+        return objective
+    # No second of one job has a part in a percentile, in use or in energy; without a direction nothing is learned.
+    return replace(objective, wait_mean=objective.wait_p99) if objective.wait_p99 else Objective()
+
+
+def _mean(values: Floats, counted: NDArray[np.bool_]) -> float:
+    """Return the mean of what counts; 1 where nothing does."""
+    return float(values[counted].mean()) if counted.any() else 1.0
 
 
 def _beginning(wait: Floats, random: np.random.Generator) -> int:
