@@ -56,7 +56,7 @@ from .training import (
     kind_of,
     make_room,
 )
-from .training_scheduler import NIGHT, NOTE, TASK, Night, TrainingTask
+from .training_scheduler import NIGHT, NOTE, TASK, Night, TrainingTask, last_night
 from .trials import (
     LISTED,
     TRIED,
@@ -287,6 +287,7 @@ def carry_out(task: TrainingTask) -> Night:
 
 def _noted(models: Path, night: Night) -> Night:
     """Leave a note of a night beside the models; return it with the reason where the note cannot be written."""
+    night = night.after(last_night(models))
     try:
         write(models / NOTE, NIGHT.dump_json(night))
     except OSError as error:

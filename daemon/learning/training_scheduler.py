@@ -14,7 +14,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta
 from pathlib import Path
 from time import monotonic
@@ -82,6 +82,19 @@ class Night:
     """``refused`` is what cannot be yet, such as too short a history; ``failed`` is what should not be."""
     message: str
     model: str = ""
+    last_success_s: FiniteFloat | None = None
+    """When the last night before it that was done began, on the note of one that was not; None where nobody knows."""
+
+    @property
+    def success_s(self) -> float | None:
+        """Return when the last night that was done began, up to this one; None where nobody knows."""
+        return self.began_s if self.result == "done" else self.last_success_s
+
+    def after(self, before: Night | None) -> Night:
+        """Return the night with what the note of the one before it tells of the last success."""
+        if self.result == "done" or before is None:
+            return self
+        return replace(self, last_success_s=before.success_s)
 
 
 TASK, NIGHT = TypeAdapter(TrainingTask), TypeAdapter(Night)
@@ -127,7 +140,7 @@ class TrainingScheduler:
         self._runs: Counter[str] = Counter()
         # A clock that was set back must not put training off for years.
         self._began_s = last.began_s if last and last.began_s <= now_s else now_s
-        self._success_s = last.began_s if last and last.result == "done" else None
+        self._success_s = last.success_s if last else None
 
     def look(self, settings: Sections, now_s: float) -> TrainingStatus:
         """Start tonight's training when it is time for it, or see how it ended; return how things stand."""

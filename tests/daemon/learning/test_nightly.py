@@ -661,6 +661,18 @@ def test_where_the_history_would_forget_the_beginning_of_a_trial_nobody_is_tried
     assert night == last_night(tmp_path / "models") == Night(NOW, "refused" if why else "done", why)
 
 
+@pytest.mark.usefixtures("chooser")
+def test_nights_that_are_refused_or_fail_do_not_make_a_restart_forget_the_last_that_was_done(task, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(nightly, "_trained", lambda task, *others: Night(task.now_s, "done", ""))
+        assert nightly.carry_out(task).result == "done"
+    for nights, refused in enumerate(({"forgets": "keeps too little"}, {"agent": "nobody"}), 1):
+        night = nightly.carry_out(replace(task, now_s=NOW + nights * DAY_S, **refused))
+        assert night.result != "done"
+        shift = TrainingScheduler(task.models, NOW + nights * DAY_S + 60)
+        assert shift.look(settings(task.models, enabled="false"), NOW + nights * DAY_S + 60).last_success_s == NOW
+
+
 @pytest.mark.parametrize("refused", [{"forgets": "storage.retention.jobs keeps too little"}, {"agent": "nobody"},
                                      {"now_s": SINCE + DAY_S}], ids=["forgets", "unknown agent", "young"])
 @pytest.mark.parametrize(("beaten", "said"), [

@@ -75,3 +75,13 @@ def test_a_note_of_the_last_night_that_is_none_is_no_news_and_no_daemon_waits_fo
     else:
         (tmp_path / NOTE).write_bytes(content)
     assert last_night(tmp_path) is None
+
+
+@pytest.mark.parametrize(("note", "success_s"), [
+    (b'{"began_s": 9, "result": "done", "message": "", "model": ""}', 9.0),
+    (b'{"began_s": 9, "result": "failed", "message": "", "model": ""}', None),
+    (b'{"began_s": 9, "result": "failed", "message": "", "model": "", "last_success_s": 5}', 5.0)])
+def test_a_note_tells_of_the_last_night_that_was_done_and_an_old_one_of_its_own_alone(tmp_path, note, success_s):
+    (tmp_path / NOTE).parent.mkdir()
+    (tmp_path / NOTE).write_bytes(note)
+    assert last_night(tmp_path).success_s == success_s
