@@ -30,6 +30,7 @@ from ..agents.training_loop import WAY
 from ..replay.speed_file import text
 from ..settings.flavours import FlavourSettings
 from ..simulator_error import Fidelity
+from . import learning_curve
 from .lineage import LearnedSpan, joined, known_until
 from .members import Engine, alone, of_seeds, processes
 from .members import train as train_members
@@ -46,8 +47,6 @@ ALL = "all.json"
 """Beside the folders of trainings: which kinds are through, where every kind is trained in turn."""
 SHADOWS = 2
 """Models of a kind that are listened to beside the active one; older ones make room."""
-CURVE_POINTS = 100
-"""A curve has a point per hundredth of the budget at most."""
 ENGINES: dict[str, Engine] = {"alone": alone, "processes": processes, "ray": side_by_side}
 """Where seeds are trained: one after the other here, in processes of this machine, on a Ray cluster."""
 
@@ -258,6 +257,7 @@ class TrainingRun:
         """Train and yield how far it has come; ``TrainingError`` when it comes to nothing."""
         folder = self.training_directory.unfinished
         self.saved = (folder / "best").is_dir()
+        self.curve = learning_curve.kept(self.training_directory.folder, self._budget) | self.curve
         try:
             for step, progress in enumerate(self._trained(folder)):
                 self._note(step, progress)
@@ -278,6 +278,10 @@ class TrainingRun:
         """Return whether a single seed has a folder of its own: as it was begun, whatever engine goes on with it."""
         return (folder / f"seed-{self.order.seed}").is_dir() if folder.is_dir() else self.engine != "alone"
 
+    @property
+    def _budget(self) -> learning_curve.TrainingBudget:
+        return learning_curve.TrainingBudget(self.order.budget_s, self.order.steps)
+
     def _config(self, seed: int) -> TrainingConfig:
         """Return what is trained by a seed, as if it were the only one."""
         order, fit = self.order, replace(self.split.fit, seed=seed)
@@ -288,7 +292,10 @@ class TrainingRun:
     def _note(self, step: int, progress: Progress) -> None:
         self.saved |= progress.saved
         if progress.score is not None:
-            self.curve[round(progress.done * CURVE_POINTS) / CURVE_POINTS] = progress.score
+            point = {learning_curve.rounded(progress.done): progress.score}
+            if not point.items() <= self.curve.items():  # what has not changed need not be written again
+                self.curve |= point
+                learning_curve.keep(self.training_directory.folder, self._budget, self.curve)
             if self.tracker is not None:
                 self.tracker.write(step, {"held_out_score": progress.score, "done": progress.done})
 
