@@ -112,7 +112,7 @@ class NodesAssessment:
         meter: Wall = wall(reading, total if measured else None,
                            hardware.by_pattern(name, self._settings.host_overhead_watts), lost)
         if reading is not None and meter.watts is not None and meter.source == reading.power_source:
-            last_walls.note(name, reading.time_s, meter.watts, measured)
+            last_walls.note(reading, meter.watts, measured)
         host_watts = max(0.0, meter.watts - total) if meter.watts is not None else 0.0
         host_class = judge.host_class(verdicts, silent=meter.silent)
         partition = host_partition(verdicts, judge.home)

@@ -16,7 +16,7 @@ from ..settings.waste import WasteSettings
 from . import hardware
 from .hardware import MOST_MODELS, configured_model
 from .identities import gone
-from .wall_meters import FORGET_AFTER_S, MOST_METERS, REMOVED_AFTER_S, LastWalls, PartCount
+from .wall_meters import FORGET_AFTER_S, MODULES, MOST_METERS, REMOVED_AFTER_S, LastWalls, PartCount
 
 SEEN = 0.9
 """Share of the time for which a GPU counts as idle that must have been observed."""
@@ -119,8 +119,8 @@ SPREAD = 50.0
 LEAST_SHARE = 1 / 200
 """Share of its power limit below which no GPU draws: even small ones idle at a seventieth."""
 NODE_CEILING_WATTS = 50_000.0  # no server draws more: a larger reading has another unit, or is a rack's
-WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", "modules", "estimated")
-"""The first that is fresh wins; an unknown source comes last. ``modules`` is no wall: it lacks the rest of the tray."""
+WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", MODULES, "estimated")
+"""The first that is fresh wins; an unknown source comes last."""
 
 RENEWED_WITHIN = 2.0
 """Times the longest time between two looks after which a counter that moves again tells of too long a time."""
@@ -333,9 +333,11 @@ class Fleet:
         return nodes
 
     def walls_by_node(self, now_s: float) -> dict[str, NodeReading]:
-        """Return the best fresh wall reading of every node."""
+        """Return the best fresh wall reading of every node; what its modules draw, only where no wall is known."""
         best: dict[str, NodeReading] = {}
         for (node, source), reading in self.walls.items():
+            if source == MODULES and self.last_walls.has_wall(node):
+                continue
             fresh = now_s - reading.time_s <= self._settings.wall_max_age
             if fresh and (node not in best or _rank(source) < _rank(best[node].power_source)):
                 best[node] = reading

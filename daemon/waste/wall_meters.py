@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
-from ...storage.telemetry import EnclosureMeter, EnclosureReading
+from ...storage.telemetry import EnclosureMeter, EnclosureReading, NodeReading
 from ..settings.waste import EnclosureSettings
 from .assessment import EnclosureVerdict
 
@@ -78,8 +78,14 @@ MOST_METERS = 65_536
 """Wall meters that are remembered, far more than any site has: a page may name what servers it likes."""
 
 
+MODULES = "modules"
+"""The source of power that is no wall: the superchips of a tray without the rest of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class _LastWall:
+    is_wall: bool
+    """Not of the modules alone."""
     time_s: float
     watts: float
     gpus: Mapping[str, float]
@@ -97,13 +103,21 @@ class LastWalls:
         self._longest_s = longest_s
         self._nodes: dict[str, _LastWall] = {}
 
-    def note(self, node: str, time_s: float, watts: float, gpus: Mapping[str, float]) -> None:
-        """Remember what a meter reported at ``time_s`` and what the measured GPUs drew when it was first seen."""
-        last = self._nodes.get(node)
+    def note(self, reading: NodeReading, watts: float, gpus: Mapping[str, float]) -> None:
+        """Remember the watts of a meter's reading and what the measured GPUs drew when it was first seen.
+
+        What modules draw takes the place of no wall.
+        """
+        last, is_wall = self._nodes.get(reading.node), reading.power_source != MODULES
         if last is None and len(self._nodes) >= MOST_METERS:
             return
-        if last is None or time_s > last.time_s:
-            self._nodes[node] = _LastWall(time_s, watts, gpus)
+        if last is None or (is_wall, reading.time_s) > (last.is_wall, last.time_s):
+            self._nodes[reading.node] = _LastWall(is_wall, reading.time_s, watts, gpus)
+
+    def has_wall(self, node: str) -> bool:
+        """Tell whether the watts of a whole node are remembered, not those of its modules alone."""
+        last = self._nodes.get(node)
+        return last is not None and last.is_wall
 
     def beside(self, node: str, gpus: Mapping[str, float]) -> float | None:
         """Return what the node drew last beside the GPUs that are measured now, None where nobody remembers.

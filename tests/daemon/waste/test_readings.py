@@ -131,8 +131,8 @@ def test_however_many_servers_meters_name_no_more_are_kept_than_any_site_has(sit
     def names(prefix, now):
         walls = tuple(site.wall(45_000.0, f"{prefix}{number}", now) for number in range(MOST_METERS))
         fleet.absorb(site.telemetry((), (site.wall(900.0, "dgx-0", now), *walls)), now, LONGEST)
-        for name, reading in fleet.walls_by_node(now).items():
-            fleet.last_walls.note(name, now, reading.power_watts, {})
+        for reading in fleet.walls_by_node(now).values():
+            fleet.last_walls.note(reading, reading.power_watts, {})
         assert max(len(fleet.walls), len(fleet.last_walls.nodes)) <= MOST_METERS
         assert fleet.walls_by_node(now)["dgx-0"].time_s == now, "who was there first goes on"
 

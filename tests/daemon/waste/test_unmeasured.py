@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idlewatt.daemon.waste.wall_meters import LastWalls
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import NodeState
 
@@ -44,10 +45,11 @@ class Site:
         self._site, self.accountant = site, site.accountant(**more)
         self.node = site.node(gpus=2)
 
-    def at(self, time_s, wall=None, gpus=(51.0, 51.0), nodes=None):
+    def at(self, time_s, wall=None, gpus=(51.0, 51.0), nodes=None, modules=None):
         found = tuple(self._site.gpu(index, watts=power, time_s=time_s)
                       for index, power in enumerate(gpus) if power is not None)
-        meters = () if wall is None else (self._site.wall(wall, time_s=time_s),)
+        meters = tuple(self._site.wall(power, time_s=time_s, source=source)
+                       for source, power in (("ipmi", wall), ("modules", modules)) if power is not None)
         snapshot = self._site.snapshot([self.node] if nodes is None else nodes, time_s=time_s)
         return self.accountant.assess(snapshot, self._site.telemetry(found, meters), time_s)
 
@@ -98,6 +100,36 @@ def test_a_meter_that_answers_again_is_believed_at_once(site):
     assert [(node.source, node.metered, node.host_class) for node in found.nodes] == [
         ("ipmi", True, PowerClass.NODE_OVERHEAD_EMPTY)]
     assert found.wall_watts == 702.0
+
+
+def test_modules_that_go_on_do_not_take_the_place_of_a_wall_that_fell_silent(site):
+    one = Site(site)
+    one.at(1000.0, wall=2000.0, modules=900.0)
+    for time_s in (1200.0, 1215.0, 1230.0):
+        found = one.at(time_s, modules=900.0)
+        assert [(node.wall_watts, node.source, node.host_class) for node in found.nodes] == [
+            (2000.0, "estimated", PowerClass.UNMEASURED)]
+    assert one.at(1245.0, wall=1800.0, modules=900.0).wall_watts == 1800.0
+
+
+def test_modules_count_where_no_wall_was_ever_known_or_it_is_too_long_ago(site):
+    one = Site(site, wall_estimate_max_age=600.0)
+    for time_s in (1000.0, 1015.0):
+        assert one.at(time_s, modules=900.0).nodes[0].source == "modules"
+    assert one.at(1200.0).wall_watts == 900.0, "modules that fall silent are estimated as well"
+    one.at(1215.0, wall=2000.0, modules=900.0)
+    assert one.at(1815.0, modules=900.0).wall_watts == 2000.0
+    found = one.at(1816.0, modules=800.0)
+    assert [(node.wall_watts, node.source) for node in found.nodes] == [(800.0, "modules")]
+
+
+def test_a_wall_first_read_later_than_the_modules_is_remembered_though_its_reading_is_older(site):
+    walls, modules = LastWalls(HOUR), site.wall(900.0, time_s=1000.0, source="modules")
+    walls.note(modules, 900.0, {})
+    assert not walls.has_wall("dgx-0")
+    walls.note(site.wall(2000.0, time_s=950.0), 2000.0, {})
+    walls.note(replace(modules, time_s=1015.0), 900.0, {})
+    assert (walls.has_wall("dgx-0"), walls.beside("dgx-0", {})) == (True, 2000.0)
 
 
 def test_a_meter_that_says_nothing_but_zero_is_silent(site):
