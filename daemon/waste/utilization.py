@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ Rows = npt.NDArray[np.void]
 
 @dataclass(slots=True)
 class RecordedRun:
-    """One run of a job: its partition, its GPUs, and its times."""
+    """One run of a job, or the part of it with so many GPUs: its partition, its GPUs, and its times."""
 
     partition: str
     gpus: int
@@ -65,6 +65,8 @@ class UtilizationWindow:
     def __init__(self, settings: WasteSettings) -> None:
         self._settings = settings
         self._runs: dict[tuple[str, float, float], RecordedRun] = {}
+        self._parts: list[RecordedRun] = []
+        """What is over of runs that have gone on with other GPUs, until it is kept as rows."""
         self._past: dict[str, Rows] = {}
         """By partition; a row takes a fifteenth of the memory of a run."""
         self._capacity: dict[str, _Capacity] = {}
@@ -91,11 +93,14 @@ class UtilizationWindow:
                 continue
             key = (*job.key, job.start_s)
             run = self._runs.get(key)
+            held = sum(part.gpus for part in job.allocations) if run is None or job.state.active else 0
             if run is None:
-                gpus = sum(part.gpus for part in job.allocations) or job.request.gpus
+                gpus = held or job.request.gpus
                 if gpus <= 0:
                     continue
                 run = self._runs[key] = RecordedRun(job.partition, gpus, job.start_s, job.limit_s, None, now_s)
+            elif 0 < held != run.gpus:
+                run = self._runs[key] = self._resized(run, held, now_s)
             run.seen_s = now_s
             run.end_s = None if job.state.active else (job.end_s if job.end_s is not None else run.end_s or now_s)
         for run in self._runs.values():
@@ -103,15 +108,23 @@ class UtilizationWindow:
             if run.end_s is None and run.seen_s < now_s:
                 run.end_s = run.seen_s
 
+    def _resized(self, run: RecordedRun, gpus: int, now_s: float) -> RecordedRun:
+        """Return the rest of a run whose GPUs have changed, as pods come and go; what was until now is a part."""
+        change_s = max(now_s, run.start_s)
+        self._parts.append(replace(run, limit_s=None, end_s=change_s))
+        left_s = None if run.limit_s is None else max(0.0, run.start_s + run.limit_s - change_s)
+        return replace(run, gpus=gpus, start_s=change_s, limit_s=left_s, end_s=None)
+
     def _forget(self, now_s: float) -> None:
         """Drop what ended before the window, also where its limit reaches into it: memory is a day of jobs."""
         since = now_s - self._settings.utilization_window
         settled: dict[str, list[tuple[float, float, float, int]]] = {partition: [] for partition in self._past}
         # Those that went without a word as well: a scheduler that forgets its jobs soon would let them pile up.
-        for key in [key for key, run in self._runs.items()
-                    if run.end_s is not None and run.seen_s < now_s - SETTLED_S]:
-            run = self._runs.pop(key)
+        over = [self._runs.pop(key) for key in [key for key, run in self._runs.items()
+                                                if run.end_s is not None and run.seen_s < now_s - SETTLED_S]]
+        for run in (*self._parts, *over):
             settled.setdefault(run.partition, []).append(_row(run))
+        self._parts.clear()
         for partition, rows in settled.items():
             known = np.append(self._past.get(partition, np.empty(0, _ROW)), np.array(rows, _ROW))
             self._past[partition] = known[known["start_s"] + known["ran_s"] > since]

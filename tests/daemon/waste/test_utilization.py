@@ -121,6 +121,39 @@ def test_inefficient_power_is_rated_power_times_the_share_nobody_holds():
     assert Utilization(0.5, 0.5, None).inefficient_watts("limit") is None
 
 
+def grown(site, gpus, **times):
+    """Return one job that holds so many GPUs now."""
+    return site.running(indexes=range(gpus), start_s=0.0, limit_s=4 * HOUR, **times)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 8), (8, 1)])
+def test_a_job_whose_pods_come_and_go_counts_with_the_gpus_that_it_holds_at_each_time(site, before, after):
+    window = UtilizationWindow(WasteSettings())
+    observe(site, window, 0.0, [grown(site, before)])
+    observe(site, window, HOUR, [grown(site, after)])
+    found = observe(site, window, 3 * HOUR, [grown(site, after)])
+    assert (found.actual, found.limit) == (pytest.approx((before + 2 * after) / 24),) * 2
+
+
+def test_of_a_job_that_was_resized_only_the_gpus_that_it_held_last_count_on_by_its_limit(site):
+    window = UtilizationWindow(WasteSettings())
+    for time_s, gpus in ((0.0, 8), (HOUR, 2)):
+        observe(site, window, time_s, [grown(site, gpus)])
+    done = grown(site, 0, state=JobState.COMPLETED, end_s=2 * HOUR)
+    assert observe(site, window, 2 * HOUR, [done]).actual == pytest.approx(10 / 16), "its end says nothing of GPUs"
+    found = observe(site, window, 8 * HOUR, [])
+    assert (found.actual, found.limit) == (pytest.approx(10 / 64), pytest.approx(14 / 64))
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=20))
+@settings(max_examples=40, deadline=None)
+def test_however_a_job_is_resized_what_it_held_is_the_sum_over_its_parts(site, sizes):
+    window = UtilizationWindow(WasteSettings())
+    for number, gpus in enumerate([*sizes, sizes[-1]]):
+        found = observe(site, window, 61.0 * number, [grown(site, gpus)])
+    assert found.actual == pytest.approx(sum(sizes) / (8 * len(sizes)), rel=1e-4)
+
+
 @given(st.lists(st.tuples(st.floats(0, 5 * HOUR), st.integers(0, 8), st.sampled_from(list(NodeState))), min_size=1,
                 max_size=15))
 @settings(max_examples=40, deadline=None)
