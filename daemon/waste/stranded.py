@@ -234,7 +234,7 @@ class PendingQueue:
                         for partition, smallest in self._smallest.items()}
 
     def _lay(self, wanted: Need) -> None:
-        """Find ``N(j)``, the nodes with room for a task set; they are usable when they are enough for the job."""
+        """Find ``N(j)``, the nodes with room for a task set; in each partition by itself they have to be enough."""
         for partition in wanted.partitions:
             smallest = self._smallest.get(partition, wanted.total_gpus)
             self._smallest[partition] = min(smallest, wanted.total_gpus)
@@ -249,8 +249,14 @@ class PendingQueue:
         self._short_of_memory |= gpus_fit & (by_cpus > 0) & (by_memory == 0)
         fits = gpus_fit & (by_cpus > 0) & (by_memory > 0)
         sets = np.where(fits, np.minimum(np.minimum(by_gpus, by_cpus), by_memory) if wanted.splits else 1, 0)
+        for partition in wanted.partitions:
+            self._lay_within(self.free.in_partition(partition), sets, wanted)
+
+    def _lay_within(self, partition: Mask, sets: Counts, wanted: Need) -> None:
+        """Make the nodes of one partition usable where they are enough: no job runs in two at a time."""
+        sets = np.where(partition, sets, 0)
         if sets.sum() >= wanted.sets:
-            close = self.free.close_together(sets, wanted)
+            fits, close = sets > 0, self.free.close_together(sets, wanted)
             self._usable |= fits & close
             self._apart |= fits & ~close
 

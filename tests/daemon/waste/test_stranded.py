@@ -122,6 +122,24 @@ def test_a_gang_strands_the_nodes_that_are_too_few_for_it(site):
     assert cause([site.node("dgx-0"), site.node("dgx-1")], [gang]) is None
 
 
+@pytest.mark.parametrize(("partitions", "size", "expected"), [
+    (("p1", "p2"), 2, StrandedCause.INSUFFICIENT), (("p1", "p2"), 1, None), (("p1", "p1"), 2, None)])
+def test_a_job_for_several_partitions_has_to_fit_into_one_of_them(site, partitions, size, expected):
+    nodes = [site.node(f"dgx-{number}", partitions=(name,)) for number, name in enumerate(partitions)]
+    queue = PendingQueue(nodes, [site.pending(gpus=8 * size, nodes=size, partition="p1,p2")], NOW)
+    assert [queue.cause(node.name) for node in nodes] == [expected, expected]
+
+
+def test_places_that_are_close_enough_only_across_partitions_strand_by_the_topology(site):
+    nodes = [site.node(f"dgx-{number}", partitions=("p1" if number < 2 else "p2",), leaf=f"clique-{number % 2}")
+             for number in range(4)]
+    job = site.pending(gpus=16, nodes=2, partition="p1,p2")
+    within = replace(job, request=replace(job.request, details=replace(job.request.details, switches=1)))
+    assert cause(nodes, [job]) is None
+    assert cause(nodes, [within]) is StrandedCause.TOPOLOGY
+    assert cause([replace(node, partitions=("p1", "p2")) for node in nodes], [within]) is None
+
+
 def test_gpus_in_domains_that_are_too_small_for_who_must_stay_within_one_are_stranded_by_the_topology(site):
     nodes = [site.node(f"dgx-{number}", leaf=f"clique-{number // 2}") for number in range(5)]
 
