@@ -51,6 +51,16 @@ class Need:
         """Return the GPUs of all sets together."""
         return self.gpus * self.sets
 
+    @property
+    def least_nodes(self) -> int:
+        """Return on how many nodes the job runs at least."""
+        return 1 if self.splits else self.sets
+
+    @property
+    def indispensable(self) -> tuple[str, ...]:
+        """Return the nodes that the job takes all of; of more than it needs, as Kubernetes names them, any will do."""
+        return self.required_nodes if len(self.required_nodes) <= self.least_nodes else ()
+
 
 def need(job: Job) -> Need | None:
     """Return what a job needs of each node; None for a job without GPUs."""
@@ -167,11 +177,24 @@ class FreeNodes:
     def allowed(self, wanted: Need) -> Mask:
         """Return which nodes satisfy everything that does not depend on how much is free."""
         key = (wanted.partitions, wanted.model, wanted.features, wanted.required_nodes, wanted.excluded_nodes,
-               wanted.reservation, wanted.exclusive)
+               wanted.reservation, wanted.exclusive, wanted.splits,
+               wanted.sets if wanted.features or wanted.required_nodes else 0)
         if key not in self._allowed:
-            constraint = self._mask(satisfies(node, wanted) for node in self.nodes)
-            self._allowed[key] = self.addressed(wanted) & constraint
+            self._allowed[key] = self.addressed(wanted) & self._satisfying(wanted)
         return self._allowed[key]
+
+    def _satisfying(self, wanted: Need) -> Mask:
+        """Return which nodes meet the constraints of a job: none where one that it cannot do without is not free."""
+        if not self.index.keys() >= set(wanted.indispensable):
+            return np.zeros(len(self.nodes), np.bool_)
+        own = sum(self.nodes[self.index[name]].gpus for name in wanted.indispensable)
+        # Too small for all its GPUs even when empty, the named nodes are not all that the job takes.
+        lifted = replace(wanted, required_nodes=()) if wanted.splits and 0 < own < wanted.sets else wanted
+        return self._mask(satisfies(node, lifted) for node in self.nodes)
+
+    def has_indispensable(self, mask: Mask, wanted: Need) -> bool:
+        """Tell whether all nodes that a job cannot do without are among some."""
+        return all(name in self.index and mask[self.index[name]] for name in wanted.indispensable)
 
     def close_together(self, sets: Counts, wanted: Need) -> Mask:
         """Return which nodes are in places of the closest level that can hold the job, no more than it may have."""
@@ -205,7 +228,7 @@ def satisfies(node: Node, wanted: Need) -> bool:
     if node.state is NodeState.RESERVED and not wanted.reservation:
         return False
     # With fewer nodes named than needed the job may use others too.
-    if wanted.required_nodes and node.name not in wanted.required_nodes and len(wanted.required_nodes) >= wanted.sets:
+    if node.name not in wanted.required_nodes and wanted.least_nodes <= len(wanted.required_nodes):
         return False
     if wanted.exclusive and (node.gpus_allocated or node.cpus_allocated):
         return False
@@ -255,7 +278,7 @@ class PendingQueue:
     def _lay_within(self, partition: Mask, sets: Counts, wanted: Need) -> None:
         """Make the nodes of one partition usable where they are enough: no job runs in two at a time."""
         sets = np.where(partition, sets, 0)
-        if sets.sum() >= wanted.sets:
+        if sets.sum() >= wanted.sets and self.free.has_indispensable(sets > 0, wanted):
             fits, close = sets > 0, self.free.close_together(sets, wanted)
             self._usable |= fits & close
             self._apart |= fits & ~close

@@ -122,6 +122,42 @@ def test_a_gang_strands_the_nodes_that_are_too_few_for_it(site):
     assert cause([site.node("dgx-0"), site.node("dgx-1")], [gang]) is None
 
 
+@pytest.mark.parametrize("request_", [{"gpus": 4}, {"gpus": 4, "gpus_per_node": None}, {"gpus": 16, "nodes": 2},
+                                      {"gpus": 16, "gpus_per_node": None}])
+@pytest.mark.parametrize("taken", [{"gpus_allocated": 8}, {"state": NodeState.DOWN}, {"state": NodeState.DRAINING}])
+def test_nobody_uses_other_nodes_while_one_that_is_named_for_the_job_is_not_free(site, request_, taken):
+    named, *others = (site.node(f"dgx-{number}", **(taken if number == 0 else {})) for number in range(4))
+    job = site.pending(required_nodes=("dgx-0",), **request_)
+    assert [cause([named, *others], [job], node.name) for node in others] == [StrandedCause.CONSTRAINT] * 3
+
+
+@pytest.mark.parametrize(("request_", "expected"), [
+    ({"gpus": 4, "gpus_per_node": None}, (None, StrandedCause.CONSTRAINT)),
+    ({"gpus": 8, "gpus_per_node": None}, (StrandedCause.GPU_FRAGMENT, StrandedCause.CONSTRAINT)),
+    ({"gpus": 10, "gpus_per_node": None}, (None, None)),
+    ({"gpus": 8, "nodes": 2}, (None, None)),
+    ({"gpus": 16, "nodes": 2}, (StrandedCause.GPU_FRAGMENT, StrandedCause.GPU_FRAGMENT)),
+])
+def test_a_job_uses_others_beside_the_node_that_is_named_for_it_only_where_it_takes_more_nodes(site, request_,
+                                                                                               expected):
+    nodes = [site.node("dgx-0", gpus_allocated=4), *(site.node(f"dgx-{number}") for number in range(1, 4))]
+    job = site.pending(required_nodes=("dgx-0",), **request_)
+    assert (cause(nodes, [job]), cause(nodes, [job], "dgx-1")) == expected
+
+
+def test_of_more_nodes_than_a_job_takes_any_that_is_named_will_do(site):
+    nodes = [site.node("dgx-0", gpus_allocated=8), site.node("dgx-1"), site.node("dgx-2")]
+    job = site.pending(gpus=4, gpus_per_node=None, required_nodes=("dgx-0", "dgx-1"))
+    assert (cause(nodes, [job], "dgx-1"), cause(nodes, [job], "dgx-2")) == (None, StrandedCause.CONSTRAINT)
+
+
+def test_what_one_job_may_use_is_not_taken_for_that_of_another_that_takes_more_nodes(site):
+    nodes = [site.node(f"dgx-{number}") for number in range(2)]
+    alone, gang = site.pending("1", 8, required_nodes=("dgx-0",)), site.pending("2", 16, nodes=2,
+                                                                                required_nodes=("dgx-0",))
+    assert cause(nodes, [alone, gang], "dgx-1") is cause(nodes, [gang, alone], "dgx-1") is None
+
+
 @pytest.mark.parametrize(("partitions", "size", "expected"), [
     (("p1", "p2"), 2, StrandedCause.INSUFFICIENT), (("p1", "p2"), 1, None), (("p1", "p1"), 2, None)])
 def test_a_job_for_several_partitions_has_to_fit_into_one_of_them(site, partitions, size, expected):
