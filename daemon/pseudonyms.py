@@ -46,7 +46,7 @@ def _unnamed(values: Mapping[Any, Any], place: int, users: Collection[str], rena
     """Return the series of a metric with pseudonyms in their reasons; without any, those that name nobody."""
     found: dict[Any, Any] = {}
     for labels, value in values.items():
-        names = _names_in(labels if isinstance(labels, str) else labels[place], users)
+        names = names_in(labels if isinstance(labels, str) else labels[place], users)
         if names is None:
             found[labels] = value
         elif rename is not None:
@@ -58,7 +58,7 @@ def _of_match(rename: Rename, found: re.Match[str]) -> str:
     return rename(found[0])
 
 
-def _names_in(text: str, users: Collection[str]) -> re.Pattern[str] | None:
+def names_in(text: str, users: Collection[str]) -> re.Pattern[str] | None:
     """Return what finds the names of users that are words of a text; None where it has none, or is one word: a code."""
     names = sorted((user for user in users if user in text), key=len, reverse=True) if " " in text else []
     # Slurm calls a reservation without a name by its user and a number: alice_12. Kubernetes' job ids begin with a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
@@ -63,9 +63,7 @@ class DaemonView(View):
         key_file = self._service.settings.privacy.pseudonym_key_file
         if key_file is None:
             return page
-        # Advice may be older than what is seen of the cluster now, and name a user whose last job has vanished since.
-        return pseudonymised(page, key_file, (known.advice.users if known.advice else frozenset())
-                             | (users_of(known.snapshot) if known.snapshot else frozenset()))
+        return pseudonymised(page, key_file, self.users())
 
     def recommendations(self) -> Sequence[Recommendation]:
         """Return present advice, the active policy first, the most urgent job first."""
@@ -113,6 +111,13 @@ class DaemonView(View):
         """Return pending, running and lately finished jobs."""
         snapshot = self._service.known.snapshot
         return snapshot.jobs if snapshot else ()
+
+    def users(self) -> Collection[str]:
+        """Return the users whom texts about the cluster may name: holders of jobs and of reservations."""
+        known = self._service.standing()
+        # Advice may be older than what is seen of the cluster now, and name a user whose last job has vanished since.
+        return ((known.advice.users if known.advice else frozenset())
+                | (users_of(known.snapshot) if known.snapshot else frozenset()))
 
     def book(self) -> EnergyBook:
         """Return the book of what jobs, users and nodes took."""

@@ -5,8 +5,10 @@ What is not listed here is hidden: a question that is new to the view answers no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...exporters.metrics import METRICS, Published
@@ -23,6 +25,7 @@ from ..efficiency.digest import Saved
 from ..efficiency.namesakes import EVERY
 from ..efficiency.wasters import WastePart
 from ..flavour_rows import FlavourRow
+from ..pseudonyms import names_in
 from ..waste.assessment import EnclosureVerdict
 from .view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
 
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 
 PERSONAL = frozenset(("user", "account", "job_id", "for_job_id"))
 """Labels of series that name a user, an account or a job."""
+OTHER = "another user"
+_RESERVATION = re.compile(rf"{OTHER}_\d+")
+"""What is left of the name that Slurm gives to a reservation: bob_12."""
 
 
 class OwnBook(EnergyBook):
@@ -75,9 +81,9 @@ class OwnView(View):
         return anonymous(self._view.published())
 
     def recommendations(self) -> Sequence[Recommendation]:
-        """Return advice on the user's jobs."""
-        keys = self._keys()
-        return [row for row in self._view.recommendations() if (row.job_id, row.submit_s) in keys]
+        """Return advice on the user's jobs, in words that name no other user."""
+        keys, hidden = self._keys(), self._hidden()
+        return [_told(row, hidden) for row in self._view.recommendations() if (row.job_id, row.submit_s) in keys]
 
     def recommended(self, subject: str) -> Sequence[RecommendationRow]:
         """Return rows that are about the user's jobs and name nobody else's."""
@@ -104,6 +110,10 @@ class OwnView(View):
         """Return the user's jobs."""
         return [job for job in self._view.jobs() if job.user == self._user]
 
+    def users(self) -> Collection[str]:
+        """Return the user: others are named in no text."""
+        return {self._user}
+
     def book(self) -> EnergyBook:
         """Return the book of what the user's jobs took."""
         return OwnBook(self._view.book(), self._user)
@@ -113,11 +123,13 @@ class OwnView(View):
         return self._view.saved()
 
     def wait_estimates(self, job_id: str, within_s: float | None = None) -> Sequence[JobWaitEstimate]:
-        """Return when a job of the user starts; other users' jobs before it are shown without an id."""
-        keys = self._keys()
+        """Return when a job of the user starts; other users are not named, nor are the ids of their jobs before it."""
+        keys, hidden = self._keys(), self._hidden()
         names = {name for name, _ in keys}
         return tuple(replace(estimate, ahead=tuple(job if job.job_id in names else replace(job, job_id="")
-                                                   for job in estimate.ahead))
+                                                   for job in estimate.ahead),
+                             reason=hidden(estimate.reason),
+                             shapes=tuple(replace(one, reason=hidden(one.reason)) for one in estimate.shapes))
                      for estimate in self._view.wait_estimates(job_id, within_s)
                      if (estimate.job_id, estimate.submit_s) in keys)
 
@@ -170,11 +182,30 @@ class OwnView(View):
     def _keys(self) -> set[tuple[str, float]]:
         return {job.key for job in self.jobs()}
 
+    def _hidden(self) -> Callable[[str], str]:
+        """Return what takes the names of other users out of a text."""
+        # Of ann-marie, ann is no part: names are looked for with the user's own among them.
+        return partial(_without_others, users={*self._view.users(), self._user}, own=self._user)
+
 
 def anonymous(published: Published) -> Published:
     """Return a page without the series that are about somebody."""
     personal = {metric.name.removeprefix(PREFIX) for metric in METRICS if not PERSONAL.isdisjoint(metric.labels)}
     return replace(published, **{field.name: {} for field in fields(published) if field.name in personal})  # type: ignore[arg-type]
+
+
+def _told(row: Recommendation, hidden: Callable[[str], str]) -> Recommendation:
+    """Return advice in words from which names are taken out."""
+    return replace(row, reason=hidden(row.reason), reasons=tuple(map(hidden, row.reasons)),
+                   alternatives=tuple(replace(one, reason=hidden(one.reason)) for one in row.alternatives))
+
+
+def _without_others(text: str, users: Collection[str], own: str) -> str:
+    """Return a text that calls every user but one ``OTHER``, also where a reservation is called by the user's name."""
+    names = names_in(text, users)
+    if names is None:
+        return text
+    return _RESERVATION.sub(f"{OTHER}'s", names.sub(lambda found: own if found[0] == own else OTHER, text))
 
 
 def _unnamed(condition: Degradation) -> Degradation:

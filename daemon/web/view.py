@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Protocol
 
@@ -199,6 +199,9 @@ class View(Protocol):
 
     def jobs(self) -> Sequence[Job]:
         """Return pending, running and lately finished jobs."""
+
+    def users(self) -> Collection[str]:
+        """Return the users whom texts about the cluster may name: holders of jobs and of reservations."""
 
     def book(self) -> EnergyBook:
         """Return the book of what jobs, users and nodes took; unlike all else here, it reads the history."""

@@ -79,6 +79,7 @@ class ToyView(View):
     estimates_take_s: float = 0.0
     rack_rows: tuple[EnclosureVerdict, ...] = ()
     saving: Saved | None = None
+    reserving: frozenset[str] = frozenset()
 
     def published(self): return self.facts
     def recommendations(self): return self.advice
@@ -87,6 +88,7 @@ class ToyView(View):
     def nodes(self): return self.node_rows
     def racks(self): return self.rack_rows
     def jobs(self): return self.job_rows
+    def users(self): return {job.user for job in self.job_rows} | self.reserving
     def book(self): return self.ledger
     def saved(self): return self.saving
     def flavours(self, since_s): return ()

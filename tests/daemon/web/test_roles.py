@@ -99,6 +99,46 @@ def test_what_administrators_are_told_of_a_users_job_is_not_shown_to_the_user(by
     assert len(rows(by("root", "/api/v1/notices"))) == 2
 
 
+NAMING = ("starts by preempting 55 of bob (4 GPUs), 56 of ali (1 GPU) on a",
+          "dgx03 is reserved (zoe_12, now), and alice's limit of account lab on user alice is 8 GPUs")
+UNNAMED = ("starts by preempting 55 of another user (4 GPUs), 56 of another user (1 GPU) on a",
+           "dgx03 is reserved (another user's, now), and alice's limit of account lab on user alice is 8 GPUs")
+
+
+@pytest.fixture
+def naming(view):
+    """Return a view whose every sentence on a waiting job of alice names other users."""
+    preempting, reserved = NAMING
+    first = replace(view.advice[0], reason=preempting, reasons=(reserved,), alternatives=tuple(
+        replace(other, reason=reserved) for other in view.advice[0].alternatives))
+    (estimate,) = view.told
+    estimate = replace(estimate, job_id=first.job_id, submit_s=first.submit_s, reason=reserved, shapes=tuple(
+        replace(shape, reason=preempting) for shape in estimate.shapes))
+    view.advice, view.told, view.reserving = (first,), (estimate,), frozenset(("zoe", "ali", "alice"))
+    view.job_rows = tuple(replace(job, user="alice") if job.job_id == first.job_id else job for job in view.job_rows)
+    return view
+
+
+def test_advice_on_a_users_own_job_names_no_other_user(by, naming):
+    (row,) = rows(by("alice", "/api/v1/recommendations"))
+    assert [row["reason"], *row["reasons"]] == list(UNNAMED)
+    assert {one["reason"] for one in row["alternatives"]} == {UNNAMED[1]}
+    for path in ("/", f"/jobs/{row['job_id']}"):
+        page = by("alice", path).text
+        assert "of another user (4 GPUs)" in page, path
+        assert not re.search(r"\bbob\b|\bali\b|zoe", page), path
+    (whole,) = rows(by("root", "/api/v1/recommendations"))
+    assert [whole["reason"], *whole["reasons"]] == list(NAMING)
+
+
+def test_why_a_users_own_job_waits_names_no_other_user(by, naming):
+    (estimate,) = rows(by("alice", f"/api/v1/waits/{naming.told[0].job_id}"))
+    assert estimate["reason"] == UNNAMED[1]
+    assert {shape["reason"] for shape in estimate["shapes"]} == {UNNAMED[0]}
+    (whole,) = rows(by("root", f"/api/v1/waits/{naming.told[0].job_id}"))
+    assert whole["reason"] == NAMING[1]
+
+
 @pytest.mark.parametrize("subject", ["moves", "allocation", "elastic", "gpu_slices", "power_caps", "reclaim"])
 def test_recommendations_that_name_somebody_elses_job_are_hidden(by, subject):
     found = json.dumps(rows(by("alice", f"/api/v1/{subject}")))
