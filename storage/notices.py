@@ -65,7 +65,7 @@ class Notice:
 
 _TEXTS = ("rule", "stage", "channel", "job_id", "kind", "user", "account", "partition", "state", "why", "words", "fix",
           "address")
-_CHANGING = ("state", "why", "words", "fix", "address", "updated_s", "sent_s", "next_s", "tries", "figures")
+_CHANGING = ("state", "why", "words", "fix", "address", "found_s", "updated_s", "sent_s", "next_s", "tries", "figures")
 
 
 def store(connection: Connection, notices: Iterable[Notice]) -> None:

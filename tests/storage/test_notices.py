@@ -20,6 +20,13 @@ def test_a_notice_comes_back_and_changes_its_state_in_place(history):
     assert history.notices(201.0) == ()
 
 
+def test_a_notice_that_is_found_anew_after_a_dry_run_keeps_the_time_of_that(history):
+    history.record_notices([replace(NOTICE, state="dry_run")])
+    history.record_notices([replace(NOTICE, found_s=100.0 + 7 * DAY, updated_s=100.0 + 7 * DAY)])
+    (read,) = history.notices(0.0)
+    assert (read.state, read.found_s) == ("waiting", 100.0 + 7 * DAY)
+
+
 def test_notices_are_asked_by_user_and_the_newest_comes_first(history):
     others = [replace(NOTICE, user="bob", job_id="2", updated_s=300.0), replace(NOTICE, job_id="3", updated_s=200.0)]
     history.record_notices([NOTICE, *others])

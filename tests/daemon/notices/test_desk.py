@@ -44,6 +44,15 @@ def test_what_was_only_tried_out_is_told_once_it_is_meant(place, told):
     assert place.states() == [("4711", "first", "sent")]
 
 
+def test_what_was_tried_out_long_ago_and_is_refused_now_waits_on_after_a_restart(place, told):
+    place.look(told(dry_run="true"))
+    told.refuse["ada@example.org"] = "450 later"
+    place.look(told(), 7 * DAY)
+    assert place.states() == [("4711", "first", "waiting")]
+    place.look(told(), 30.0)
+    assert place.states() == [("4711", "first", "waiting")]
+
+
 def test_who_goes_on_is_told_again_and_then_administrators_are(place, told):
     desk = told()
     for _ in range(3):
