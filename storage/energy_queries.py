@@ -36,6 +36,7 @@ class RunFilter:
     since_s: float = 0.0
     """Those of which something was recorded after this moment."""
     until_s: float | None = None
+    """Those of which nothing was recorded after this moment; of sums, days that begin before it."""
     user: str = ""
     account: str = ""
     partition: str = ""
@@ -47,6 +48,8 @@ class RunFilter:
     least_joules: float = 0.0
     wasted: tuple[PowerClass, ...] = WASTED
     """Classes that count as wasted."""
+    begun_before_s: float | None = None
+    """Those of which something was recorded before this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +244,8 @@ def _within(wanted: RunFilter) -> ColumnElement[bool]:
     tests: list[ColumnElement[bool]] = [table.last_s > wanted.since_s]
     if wanted.until_s is not None:
         tests.append(table.last_s <= wanted.until_s)
+    if wanted.begun_before_s is not None:
+        tests.append(table.first_s < wanted.begun_before_s)
     for column, value in ((table.user, wanted.user), (table.account, wanted.account),
                           (table.partition, wanted.partition), (jobs.state, wanted.state)):
         if value:

@@ -61,6 +61,7 @@ class Digest:
     names: tuple[EnergyRow, ...]
     """Accounts of the cluster, or users of an account, the most wasteful first."""
     worst: tuple[JobRow, ...]
+    """Of the runs of which a part lies in the span, as are the best; their figures are of whole runs."""
     best: tuple[JobRow, ...]
     """Large jobs that wasted the smallest share."""
     saved: Saved | None
@@ -74,8 +75,9 @@ def digest(book: EnergyBook, since_s: float, until_s: float, account: str = "", 
     wanted = RunFilter(since_s=since_s, until_s=until_s, account=account)
     before = RunFilter(since_s=since_s - (until_s - since_s), until_s=since_s, account=account)
     names = tuple(row for row in book.by("user" if account else "account", wanted, MOST_NAMES + 1) if row.name)
-    worst, _ = book.runs(wanted, "wasted", MOST_JOBS)
-    largest, _ = book.runs(wanted, "energy", LOOKED_AT)
+    overlapping = RunFilter(since_s=since_s, begun_before_s=until_s, account=account)
+    worst, _ = book.runs(overlapping, "wasted", MOST_JOBS)
+    largest, _ = book.runs(overlapping, "energy", LOOKED_AT)
     good = sorted((row for row in largest if row.energy_joules >= LEAST_JOULES and (row.measured_share or 0.0) >= 0.9),
                   key=lambda row: row.wasted_joules / row.energy_joules)
     return Digest(since_s, until_s, account, _total(book, wanted) or EnergyRow("", 0, 0, {}, 0, None, None, None),

@@ -54,6 +54,19 @@ def test_a_digest_says_what_was_wasted_what_changed_the_best_and_the_worst(week)
     assert [one["name"] for one in row["names"]] == ["=lab2", "lab"]
 
 
+def test_a_job_that_runs_on_after_the_week_is_in_its_digest_and_one_of_before_or_after_is_not(week):
+    for days in (-9, -4, 1):  # a notebook that was left open: its last window lies after the last midnight
+        week.history.record_shares([share(MONDAY + days * DAY, "99", "sleeper", "lab", 3.6e7, 3.6e6)])
+    week.history.record_shares([share(MONDAY + DAY, "100", "sleeper", "lab", 7.2e7)])
+    row = told(week)
+    assert [one["job_id"] for one in row["worst"]] == ["99", "2", "4"]
+    assert row["worst"][0]["wasted_joules"] == 3 * 3.6e7
+    assert [one["job_id"] for one in row["best"]] == ["3", "4", "2", "99"]
+    assert "1" not in [one["job_id"] for one in told(week, "lab")["worst"]]
+    for page in (digest_pages.text(row), digest_pages.html(row)):
+        assert "Figures of a job are of its whole run, also of its time before and after these days." in page
+
+
 def test_the_owner_of_an_account_hears_of_its_users_and_jobs_only(week):
     text = digest_pages.text(told(week, "lab"))
     assert "2.00 kWh" not in text
