@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -10,6 +10,7 @@ from urllib.parse import quote
 from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from ...storage.notice_reading import Run
 from ...storage.notices import Key, Notice
 from ..durations import ago
 from .rules import Finding
@@ -23,6 +24,8 @@ _CUT = "\n\nThe rest of this mail was too long."
 OWNER, ADMINS = "notice.txt", "notice_admins.txt"
 TEMPLATES = (OWNER, ADMINS)
 """The first line of each is the subject."""
+Found = Sequence[Notice]
+"""What was found of one run, by one rule or several."""
 
 
 class Texts:
@@ -49,23 +52,25 @@ class Texts:
 
         The text is bounded: it shows the jobs that wasted most, and says how many it does not show.
         """
-        count = min(MOST_JOBS, len(notices))
+        jobs = _by_run(notices)
+        count = min(MOST_JOBS, len(jobs))
         while True:
-            subject, body = self._rendered(name, notices, _worst(notices, count), stage, firsts or {})
-            body += _left(len(notices) - count)
+            subject, body = self._rendered(name, jobs, _worst(jobs, count), stage, firsts or {})
+            body += _left(len(jobs) - count)
             if len(body) <= MOST_CHARACTERS:
                 return subject, body
             if count == 1:
                 return subject, body[:MOST_CHARACTERS - len(_CUT)] + _CUT
             count //= 2
 
-    def _rendered(self, name: str, notices: Sequence[Notice], shown: Sequence[Notice], stage: str,
+    def _rendered(self, name: str, jobs: Sequence[Found], shown: Sequence[Found], stage: str,
                   firsts: Mapping[Key, Notice]) -> tuple[str, str]:
+        notices = [notice for found in jobs for notice in found]
         all_sent = all((first := firsts.get(notice.key)) is not None and first.sent_s is not None
                        for notice in notices)
         try:
             text = self._pages.get_template(name).render(
-                items=[_item(notice, firsts.get(notice.key)) for notice in shown], total=len(notices),
+                items=[_item(found, firsts) for found in shown], total=len(jobs),
                 all_told=all_sent, kinds=sorted({notice.kind for notice in notices}), stage=stage, user=notices[0].user,
                 cluster=self._cluster, page_url=self._page_url)
         except TemplateSyntaxError as error:
@@ -91,14 +96,22 @@ class Texts:
         return f"{self._page_url}/jobs/{quote(job_id)}" if self._page_url else ""
 
 
-def _worst(notices: Sequence[Notice], count: int) -> list[Notice]:
-    """Return the notices of the jobs that wasted most, in the order in which they are."""
-    if count == len(notices):
-        return list(notices)
-    wasted = [notice.figures.get("wasted_kwh") for notice in notices]
+def _by_run(notices: Iterable[Notice]) -> list[Found]:
+    """Return the notices of each run together: a job that several rules find is one job, and took its energy once."""
+    runs: dict[Run, list[Notice]] = {}
+    for notice in notices:
+        runs.setdefault(notice.run, []).append(notice)
+    return list(runs.values())
+
+
+def _worst(jobs: Sequence[Found], count: int) -> list[Found]:
+    """Return the jobs that wasted most, in the order in which they are."""
+    if count == len(jobs):
+        return list(jobs)
+    wasted = [found[0].figures.get("wasted_kwh") for found in jobs]
     ranks = [float(value) if isinstance(value, int | float) else -1.0 for value in wasted]
-    places = sorted(range(len(notices)), key=lambda place: -ranks[place])[:count]
-    return [notices[place] for place in sorted(places)]
+    places = sorted(range(len(jobs)), key=lambda place: -ranks[place])[:count]
+    return [jobs[place] for place in sorted(places)]
 
 
 def _left(count: int) -> str:
@@ -110,12 +123,24 @@ def _left(count: int) -> str:
     return f"\n\n{what} wasted less, or that is not measured. `idlewatt notices` lists all."
 
 
-def _item(notice: Notice, first: Notice | None) -> Mapping[str, object]:
+def _item(found: Found, firsts: Mapping[Key, Notice]) -> Mapping[str, object]:
+    """Return what a template reads of a job: its figures, each finding, and all findings in one."""
+    findings = [_finding(notice, firsts.get(notice.key)) for notice in found]
+    first = found[0]
+    told = [sent_s for one in findings if isinstance(sent_s := one["told_s"], int | float)]
+    return {**dict(first.figures), "job_id": first.job_id, "user": first.user, "account": first.account,
+            "partition": first.partition, "stage": first.stage, "kind": first.kind,
+            "found_s": min(notice.found_s for notice in found), "told_s": min(told, default=None),
+            "untold": "" if told else findings[0]["untold"], "rule": ", ".join(notice.rule for notice in found),
+            "words": " ".join(notice.words for notice in found),
+            "fix": " ".join(notice.fix for notice in found if notice.fix), "findings": findings}
+
+
+def _finding(notice: Notice, first: Notice | None) -> Mapping[str, object]:
     sent_s = first.sent_s if first is not None else None
-    return {**dict(notice.figures), "rule": notice.rule, "kind": notice.kind, "words": notice.words,
-            "fix": notice.fix, "job_id": notice.job_id, "user": notice.user, "account": notice.account,
-            "partition": notice.partition, "stage": notice.stage, "found_s": notice.found_s,
-            "told_s": sent_s, "untold": first.why if first is not None and sent_s is None else ""}
+    return {"rule": notice.rule, "kind": notice.kind, "words": notice.words, "fix": notice.fix, "stage": notice.stage,
+            "found_s": notice.found_s, "told_s": sent_s,
+            "untold": first.why if first is not None and sent_s is None else ""}
 
 
 def _day(time_s: float | None) -> str:

@@ -30,6 +30,38 @@ def test_a_mail_shows_the_jobs_that_wasted_most_and_says_how_many_are_left_out(n
     assert "not shown" not in Texts().render(name, wasting(50), stage)[1]
 
 
+SECOND_RULE = {"rule": "low", "kind": "low_activity", "words": "Its GPUs worked 3 % of the time.", "fix": "Try MIG."}
+
+
+@pytest.mark.parametrize(("name", "stage", "subject"), [
+    (ADMINS, "admins", "1 job still wastes"), (OWNER, "first", "Your job 4711 holds more than it uses")])
+def test_a_job_that_several_rules_find_is_one_job_whose_energy_stands_once(name, stage, subject):
+    said, text = Texts().render(name, [_SAMPLE, replace(_SAMPLE, **SECOND_RULE)], stage)
+    assert said == subject
+    assert text.count("Job 4711 (train)") == text.count("So far 12 kWh") == text.count("(1.00 EUR)") == 1
+    assert _SAMPLE.words in text
+    assert SECOND_RULE["words"] in text
+    both = [replace(notice, **more) for notice in wasting(60) for more in ({}, SECOND_RULE)]
+    text = Texts().render(name, both, stage)[1]
+    assert len(re.findall(r"^Job job", text, re.MULTILINE)) == 50
+    assert "10 more jobs are not shown in this mail" in text
+
+
+def test_a_sites_own_template_that_knows_no_findings_still_says_all_of_them(tmp_path):
+    (tmp_path / "notice.txt").write_text(
+        "{{ total }}\n{% for item in items %}{{ item.words }} {{ item.fix }} ({{ item.rule }})\n{% endfor %}")
+    assert Texts(tmp_path).render(OWNER, [_SAMPLE, replace(_SAMPLE, **SECOND_RULE)], "first") == ("1", (
+        f"{_SAMPLE.words} Its GPUs worked 3 % of the time. End it. Try MIG. (idle_gpus, low)"))
+
+
+def test_administrators_read_of_each_rule_whether_the_owner_was_told():
+    other = replace(_SAMPLE, **SECOND_RULE)
+    firsts = {_SAMPLE.key: replace(_SAMPLE, sent_s=1e9), other.key: replace(other, why="opted out")}
+    text = Texts().render(ADMINS, [_SAMPLE, other], "admins", firsts)[1]
+    assert "Its owner was told 2001-09-09 01:46 UTC, by rule idle_gpus." in text
+    assert "Its owner was not told (opted out), by rule low." in text
+
+
 def test_what_is_said_of_all_jobs_is_so_of_those_that_are_not_shown():
     untold, *others = wasting(60)
     firsts = {notice.key: replace(notice, sent_s=1e9) for notice in others}
