@@ -20,7 +20,7 @@ from .rows import JobRow, Note
 
 MEASURED = 0.9
 """Share of the time that must be measured before a finding is that a job never did something."""
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 ONE_PROCESS = 1.1
 """CPUs in use up to which a job is taken for one process on one core."""
 _GIGABYTES = re.compile(r"(\d+) ?GB")
@@ -220,7 +220,8 @@ def unused_cpus(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Not
     cpus, used = held_of_a_node(facts.job)[0], facts.cpus_used
     if cpus <= 1 or used is None or used / cpus >= threshold or facts.ran_s < window_s:
         return None
-    return Note(f"{used:.1f} of its {cpus} CPUs worked at once.", f"Ask for {max(1, math.ceil(used * 1.2))}.",
+    wanted = max(1, math.ceil(used * 1.2))
+    return Note(f"{used:.1f} of its {cpus} CPUs worked at once.", f"Ask for {wanted}." if wanted < cpus else "",
                 "unused_cpus")
 
 
@@ -230,7 +231,7 @@ def unused_memory(facts: RunFacts, threshold: float, window_s: float = 0.0) -> N
     if not memory or used is None or used / memory >= threshold or facts.ran_s < window_s:
         return None
     return Note(f"It used {used / GIB:.1f} of {memory / GIB:.1f} GiB of memory.",
-                f"Ask for {max(1, math.ceil(used / GIB * 1.2))} GiB.", "unused_memory")
+                _less(used * 1.2, memory, (MIB, "MiB"), (GIB, "GiB"), "."), "unused_memory")
 
 
 def _cores_per_gpu(facts: RunFacts, threshold: float, window_s: float) -> Note | None:
@@ -260,9 +261,16 @@ def short_of_limit(facts: RunFacts, threshold: float, window_s: float = 0.0) -> 
     if run is None or run.end_s is None or job.limit_s is None or job.state.value != "completed" \
             or facts.ran_s < window_s or facts.ran_s >= threshold * job.limit_s:
         return None
-    hours = max(1, math.ceil(facts.ran_s * 1.5 / 3600))
     return Note(f"It took {percent(facts.ran_s / job.limit_s)} of its time limit.",
-                f"Ask for {hours} h: short jobs start sooner.", "time_limit")
+                _less(facts.ran_s * 1.5, job.limit_s, (60, "min"), (3600, "h"), ": short jobs start sooner."),
+                "time_limit")
+
+
+def _less(wanted: float, held: float, small: tuple[int, str], large: tuple[int, str], end: str) -> str:
+    """Return the fix to ask for an amount, rounded up to a unit, in place of a larger one; '' where it is no less."""
+    amount, unit = small if math.ceil(wanted / small[0]) * small[0] < large[0] else large
+    count = max(1, math.ceil(wanted / amount))
+    return f"Ask for {count} {unit}{end}" if count * amount < held else ""
 
 
 KINDS: Mapping[str, FindingKind] = {kind.name: kind for kind in (

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from idlewatt.daemon.efficiency.findings import RunFacts, short_of_limit, unused_cpus, unused_memory
 from idlewatt.daemon.efficiency.notes import Used, notes
 from idlewatt.daemon.efficiency.rows import CauseRow, JobRow
 from idlewatt.daemon.efficiency.wasters import remedy, wasters
@@ -85,6 +86,33 @@ def test_cpus_memory_limit_and_scattered_gpus():
     parts = tuple(Allocation(node, 2, (0, 1)) for node in "ab")
     assert said(job=replace(JOB, allocations=parts)) == [
         "4 GPUs lie over 2 nodes. Ask for one node: GPUs then talk by NVLink."]
+
+
+@pytest.mark.parametrize(("ran_min", "limit_min", "fix"), [
+    (11, 45, "Ask for 17 min: short jobs start sooner."), (39.9, 180, "Ask for 1 h: short jobs start sooner."),
+    (41, 180, "Ask for 2 h: short jobs start sooner.")])
+def test_a_shorter_limit_is_told_in_minutes_below_an_hour(ran_min, limit_min, fix):
+    job, run = replace(JOB, limit_s=limit_min * 60.0), replace(RUN, end_s=ran_min * 60.0)
+    note = short_of_limit(RunFacts(job, run, NOW), 0.25)
+    assert note is not None
+    assert note.fix == fix
+
+
+@pytest.mark.parametrize(("used_gib", "held_gib", "fix"), [
+    (0.05, 0.5, "Ask for 62 MiB."), (0.0, 0.5, "Ask for 1 MiB."), (0.85, 4, "Ask for 2 GiB."),
+    (1.0, 8, "Ask for 2 GiB.")])
+def test_less_memory_is_told_in_mebibytes_below_a_gibibyte(used_gib, held_gib, fix):
+    job = replace(JOB, allocations=(Allocation("a", 1, None, 1, int(held_gib * GIB)),))
+    note = unused_memory(RunFacts(job, RUN, NOW, memory_used_bytes=used_gib * GIB), 0.25)
+    assert note is not None
+    assert note.fix == fix
+
+
+def test_nobody_is_told_to_ask_for_as_much_as_the_job_has_whatever_limits_a_site_sets():
+    job = replace(JOB, limit_s=40_000.0, allocations=(Allocation("a", 1, None, 4, 4 * GIB),))
+    facts = RunFacts(job, RUN, NOW, cpus_used=3.5, memory_used_bytes=3.5 * GIB)
+    found = [kind(facts, 0.95) for kind in (short_of_limit, unused_memory, unused_cpus)]
+    assert [note is not None and note.fix for note in found] == ["", "", ""]
 
 
 @pytest.mark.parametrize("node_gpus", [4, None])
