@@ -32,7 +32,7 @@ class Notice:
     job_id: str
     submit_s: float
     start_s: float
-    """Of the run; of a digest, where its span begins."""
+    """Of the run; of a digest, a week before it was due."""
     kind: str
     user: str
     account: str

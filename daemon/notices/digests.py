@@ -11,7 +11,7 @@ from ..efficiency.digest import Saved, digest
 from ..facts import Known
 from ..settings.sections import Sections
 from .delivery import became, later
-from .local_time import digest_due
+from .local_time import digest_due, digest_until
 from .mail import Mail, MailError, Outcome, send
 
 WEEK_S, DAY_S = 7 * 86400.0, 86400.0
@@ -49,7 +49,8 @@ def deliver(settings: Sections, ledger: Mapping[Key, Notice], book: EnergyBook, 
         if settings.notices.dry_run or settings.notices.mail is None:
             write((replace(notice, state="dry_run", updated_s=now_s),))
             continue
-        row = digest_pages.as_json(digest(book, notice.start_s, notice.start_s + WEEK_S, notice.account,
+        until_s = digest_until(notice.found_s, settings.notices.digest, settings.notices.zone)
+        row = digest_pages.as_json(digest(book, until_s - WEEK_S, until_s, notice.account,
                                           None if notice.account else saved(settings, known)))
         mail = Mail(to, digest_pages.subject(row, settings.cluster), digest_pages.text(row, settings.cluster),
                     digest_pages.html(row, settings.cluster))

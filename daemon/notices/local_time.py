@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 
 from ..settings.notices import DigestSettings, QuietSettings
 
@@ -32,3 +32,13 @@ def digest_due(time_s: float, settings: DigestSettings, zone: tzinfo | None) -> 
     day = (now - timedelta(days=back)).date()
     due = datetime.combine(day, settings.at, tzinfo=zone).astimezone(zone)
     return due.timestamp() if due.timestamp() <= time_s else (due - timedelta(days=7)).timestamp()
+
+
+def digest_until(due_s: float, settings: DigestSettings, zone: tzinfo | None) -> float:
+    """Return the midnight (UTC) at which the week of a digest ends, in seconds since the epoch; weeks adjoin."""
+    day, a_day = local(due_s, zone).date(), timedelta(days=1)
+    # In summer a due time may lie before a midnight of UTC and in winter after it: the earlier one counts all year.
+    ahead = max(local(datetime(day.year, month, 1, tzinfo=UTC).timestamp(), zone).utcoffset() or timedelta()
+                for month in (1, 7))
+    at = datetime.combine(day, settings.at) - datetime.combine(day, time())
+    return (datetime.combine(day, time(), tzinfo=UTC) + (at - ahead) // a_day * a_day).timestamp()

@@ -1,12 +1,16 @@
 """The digest of a week: what it says, to whom it goes, when, and how it looks whatever jobs are called."""
 
+from datetime import datetime, time, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from idlewatt.daemon import config
 from idlewatt.daemon.counterfactual import Counterfactual, ReplayedWindow
 from idlewatt.daemon.efficiency import EnergyBook, digest_pages
 from idlewatt.daemon.efficiency.digest import Saved, digest
-from idlewatt.daemon.notices.local_time import digest_due
+from idlewatt.daemon.notices.local_time import digest_due, digest_until
 from idlewatt.daemon.pricing import Costing
 from idlewatt.daemon.settings.costs import CostSettings
 from idlewatt.daemon.settings.notices import DigestSettings
@@ -114,6 +118,30 @@ def test_a_week_ends_at_its_day_and_hour_of_local_time():
     assert digest_due(MONDAY, wanted, zone) == MONDAY
     assert digest_due(MONDAY - 1, wanted, zone) == MONDAY - 7 * DAY
     assert digest_due(MONDAY + 6.9 * DAY, wanted, zone) == MONDAY
+
+
+@pytest.mark.parametrize(("zone", "day", "at", "spans"), [
+    ("America/Los_Angeles", "friday", "16:00", ["2026-10-23 to 2026-10-30", "2026-10-30 to 2026-11-06"]),
+    ("Europe/Berlin", "monday", "01:00", ["2026-10-18 to 2026-10-25", "2026-10-25 to 2026-11-01"])])
+def test_digests_adjoin_where_clocks_change_between_them(place, mail_server, zone, day, at, spans):
+    server = mail_server()
+    desk = place.desk("[]", mail=f"{{host: 127.0.0.1, port: {server.port}, sender: i@example.org}}", timezone=zone,
+                      digest=f"{{enabled: true, day: {day}, at: '{at}'}}")
+    first = datetime.fromisoformat(f"{'2026-10-30' if day == 'friday' else '2026-10-26'}T{at}")
+    for week in (0, 7):
+        place.now_s = (first + timedelta(days=week, minutes=5)).replace(tzinfo=ZoneInfo(zone)).timestamp()
+        place.look(desk)
+    assert [mail["Subject"] for _, mail, _ in server.mails] == [f"nothing was recorded: dgx, {span}" for span in spans]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Europe/Berlin", "Pacific/Auckland", "Asia/Kolkata"])
+@pytest.mark.parametrize("hour", range(24))
+def test_weeks_of_digests_adjoin_all_year_and_are_over_when_they_are_due(zone, hour):
+    wanted, zone = DigestSettings(enabled=True, at=time(hour, 30)), ZoneInfo(zone)
+    due = sorted({digest_due(MONDAY + day * DAY, wanted, zone) for day in range(420)})
+    ends = [digest_until(moment, wanted, zone) for moment in due]
+    assert {after - before for before, after in pairwise(ends)} == {7 * DAY}
+    assert all(0 <= moment - end < DAY + 3600 for moment, end in zip(due, ends, strict=True))
 
 
 def test_each_reader_gets_the_digest_once_as_text_and_html_and_again_only_where_nobody_took_it(week, mail_server):
