@@ -16,7 +16,7 @@ from ...exporters.metrics.declared import PREFIX
 from ...storage.energy_queries import Dimension, Order, RunFilter
 from ...storage.notices import Notice
 from ...storage.recommendations import Recommendation
-from ...storage.records import Job
+from ...storage.records import Job, Node
 from ..advice.job_wait_estimate import JobWaitEstimate
 from ..advice.recommender import RecommendationRow
 from ..degraded import Degradation
@@ -98,9 +98,9 @@ class OwnView(View):
                 for row in self._view.waste()]
 
     def nodes(self) -> Sequence[NodeRow]:
-        """Return every node, without the name of another user it is kept for."""
-        return [row if row.node.owner in ("", self._user) else replace(row, node=replace(row.node, owner=""))
-                for row in self._view.nodes()]
+        """Return every node, without the names of other users it is kept for."""
+        hidden = self._hidden()
+        return [replace(row, node=_kept(row.node, self._user, hidden)) for row in self._view.nodes()]
 
     def racks(self) -> Sequence[EnclosureVerdict]:
         """Return the racks: they do not tell whose jobs are in them."""
@@ -198,6 +198,15 @@ def _told(row: Recommendation, hidden: Callable[[str], str]) -> Recommendation:
     """Return advice in words from which names are taken out."""
     return replace(row, reason=hidden(row.reason), reasons=tuple(map(hidden, row.reasons)),
                    alternatives=tuple(replace(one, reason=hidden(one.reason)) for one in row.alternatives))
+
+
+def _kept(node: Node, own: str, hidden: Callable[[str], str]) -> Node:
+    """Return a node without the names of other users in what it is kept for, or out of use for."""
+    # Names are looked for in sentences: a name by itself may be a code.
+    reservation = hidden(f"for {node.reservation}").removeprefix("for ")
+    owner, reason = node.owner if node.owner == own else "", hidden(node.reason)
+    same = (owner, reservation, reason) == (node.owner, node.reservation, node.reason)
+    return node if same else replace(node, owner=owner, reservation=reservation, reason=reason)
 
 
 def _without_others(text: str, users: Collection[str], own: str) -> str:

@@ -99,6 +99,18 @@ def test_what_administrators_are_told_of_a_users_job_is_not_shown_to_the_user(by
     assert len(rows(by("root", "/api/v1/notices"))) == 2
 
 
+def test_nodes_do_not_tell_which_other_user_they_are_kept_for(by, view):
+    first, *others = view.node_rows
+    view.reserving = frozenset(("zoe",))
+    for user, name in (("alice", "another user's"), ("zoe", "zoe_12"), ("root", "zoe_12")):
+        node = replace(first.node, reservation="zoe_12", owner="zoe", reason="drained, asked for by zoe")
+        view.node_rows = (replace(first, node=node), *others)
+        shown = rows(by(user, "/api/v1/nodes"))[0]["node"]
+        assert shown["reservation"] == name
+        assert shown["owner"] == ("" if user == "alice" else "zoe")
+        assert ("zoe" in json.dumps(shown)) is (user != "alice")
+
+
 NAMING = ("starts by preempting 55 of bob (4 GPUs), 56 of ali (1 GPU) on a",
           "dgx03 is reserved (zoe_12, now), and alice's limit of account lab on user alice is 8 GPUs")
 UNNAMED = ("starts by preempting 55 of another user (4 GPUs), 56 of another user (1 GPU) on a",
