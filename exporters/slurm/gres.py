@@ -9,9 +9,9 @@ from dataclasses import dataclass
 MAX_GPUS = 1_000_000
 _MAX_LENGTH = 10_000
 _UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
-_GPU = re.compile(r"(?:gres[:/])?gpu(?:[:/](?P<model>(?!\d+(?:[:=(]|$))[^:=(]+))?"
+_GPU = re.compile(r"(?:gres[:/])?gpu(?:[:/](?:(?P<model>(?!\d+(?:[:=(]|$))[^:=(]+)|\(null\)))?"
                   r"(?:[:=](?P<count>\d{1,9}))?(?P<rest>\(.*)?")
-_PART = re.compile(r"(?:gres[:/])?(?P<kind>shard|mps)(?:[:/](?!-?\d+(?:[:=(]|$))[^:=(]+)?"
+_PART = re.compile(r"(?:gres[:/])?(?P<kind>shard|mps)(?:[:/](?:(?!-?\d+(?:[:=(]|$))[^:=(]+|\(null\)))?"
                    r"(?:[:=](?P<count>\d{1,9}))?(?P<rest>\(.*)?")
 _OTHER = re.compile(r"(?:gres[:/])(?!gpu(?:[:/=(]|$))[^()]{1,100}")
 _INDEXES = re.compile(r"\(IDX:([^)]*)\)")

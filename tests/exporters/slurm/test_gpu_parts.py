@@ -65,7 +65,8 @@ def test_what_is_no_gpu_is_told_as_it_was_asked_for(text, found):
 @pytest.mark.parametrize(("text", "parts"), [
     ("shard:3(IDX:0)", (Parts("shard", 3, (0,)),)), ("gres:shard:2", (Parts("shard", 2),)),
     ("gpu:a100:2(IDX:5-6),mps:a100:50(IDX:1)", (Parts("mps", 50, (1,)),)), ("shard", (Parts("shard", 1),)),
-    ("shard:a100:32(S:0-1)", (Parts("shard", 32),)), ("gpu:8", ()), ("", ()), ("shard:x:y:z", ()), ("shard:-1", ()),
+    ("shard:a100:32(S:0-1)", (Parts("shard", 32),)), ("shard:(null):2(IDX:0,4)", (Parts("shard", 2, (0, 4)),)),
+    ("gpu:8", ()), ("", ()), ("shard:x:y:z", ()), ("shard:-1", ()),
     ("shard:99999999999999", ()), ("shard:4(IDX:GPU-aa)", (Parts("shard", 4),)), ("shards:4", ())])
 def test_parts_are_read_and_nothing_else_is_taken_for_one(text, parts):
     assert parse_parts(text) == parts

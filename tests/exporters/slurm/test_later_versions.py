@@ -60,6 +60,23 @@ def test_nodes_and_partitions_of_23_11_are_read(read):
     assert (partition.accounts, partition.qos_denied, partition.qos) == (("lab", "chem"), ("low",), "partq")
 
 
+@pytest.fixture
+def node_with(recorded):
+    """Return the function that reads a node of 25.05 of which some fields say something else."""
+    def read(**fields):
+        page = json.loads(recorded("slurm/later/hand_written_25.05_nodes.json"))
+        page["nodes"] = [page["nodes"][0] | fields]
+        (node,) = parse_list(load(json.dumps(page)), "nodes", parse_node).records
+        return node
+
+    return read
+
+
+def test_gpus_in_use_whose_type_nobody_configured_are_in_use(node_with):
+    node = node_with(gres="gpu:8", gres_used="gpu:(null):6(IDX:0-5)")
+    assert (node.gpus, node.gpus_allocated, node.gpu_indexes_allocated) == (8, 6, (0, 1, 2, 3, 4, 5))
+
+
 def test_a_partition_without_shares_gives_whole_nodes(recorded):
     page = json.loads(recorded("slurm/later/hand_written_23.11_partitions.json"))
     for shares, exclusive in ((1, False), (0, True)):
