@@ -18,13 +18,8 @@ from .. import cgroup, dcgm, ipmi
 from ..exposition import Exposition
 from ..scrape import Parse
 from ..slurm.fields import Fields
-from ..slurm.parse_json import (
-    Parsed,
-    parse_accounted,
-    parse_job,
-    parse_list,
-    parse_node,
-)
+from ..slurm.parse_json import Parsed, parse_accounted, parse_job, parse_list
+from ..slurm.parse_node import parse_node
 from ..slurm.parse_rules import parse_partition, parse_reservation
 from ..slurm.source import SlurmSource
 from ..source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth

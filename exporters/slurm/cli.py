@@ -19,7 +19,8 @@ from ..commands import Commands
 from ..source import Clock, Role, SourceConfig, SourceError, register
 from ..text import clean, decode, quoted
 from .fields import BadRecord
-from .parse_json import Parsed, load, parse_job, parse_list, parse_node
+from .parse_json import Parsed, load, parse_job, parse_list
+from .parse_node import parse_node
 from .parse_settings import (
     ASSOCIATION_FIELDS,
     QOS_FIELDS,

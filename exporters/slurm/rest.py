@@ -21,17 +21,8 @@ from ..secret_file import SecretFile
 from ..source import Clock, Role, SourceConfig, SourceError, register
 from ..text import without_login
 from .fields import BadRecord, Fields
-from .parse_json import (
-    Parsed,
-    Record,
-    errors,
-    load,
-    load_list,
-    parse_accounted,
-    parse_job,
-    parse_list,
-    parse_node,
-)
+from .parse_json import Parsed, Record, errors, load, load_list, parse_accounted, parse_job, parse_list
+from .parse_node import parse_node
 from .parse_rules import parse_association, parse_license, parse_partition, parse_qos, parse_reservation
 from .parse_settings import past_ceilings
 from .source import SlurmSource

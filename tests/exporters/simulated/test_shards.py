@@ -5,7 +5,8 @@ import pytest
 from idlewatt.exporters.simulated import slurm
 from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 from idlewatt.exporters.slurm.gpu_parts import with_shares
-from idlewatt.exporters.slurm.parse_json import load, parse_job, parse_list, parse_node
+from idlewatt.exporters.slurm.parse_json import load, parse_job, parse_list
+from idlewatt.exporters.slurm.parse_node import parse_node
 from idlewatt.storage.gpu_parts import GpuPart
 
 

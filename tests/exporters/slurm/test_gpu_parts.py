@@ -4,7 +4,8 @@ import pytest
 
 from idlewatt.exporters.slurm.gpu_parts import with_shares
 from idlewatt.exporters.slurm.gres import Parts, parse_others, parse_parts
-from idlewatt.exporters.slurm.parse_json import load, parse_job, parse_list, parse_node
+from idlewatt.exporters.slurm.parse_json import load, parse_job, parse_list
+from idlewatt.exporters.slurm.parse_node import parse_node
 from idlewatt.storage.gpu_parts import GpuPart
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from idlewatt.exporters.slurm.parse_json import load, parse_job, parse_list, parse_node
+from idlewatt.exporters.slurm.parse_json import load, parse_job, parse_list
+from idlewatt.exporters.slurm.parse_node import parse_node
 from idlewatt.exporters.slurm.parse_rules import (
     parse_association,
     parse_license,
@@ -58,23 +59,6 @@ def test_nodes_and_partitions_of_23_11_are_read(read):
         ("n1", "n2", "n3", "n4"), True, 5, 10)
     assert (partition.max_time_s, partition.most_nodes, partition.most_cpus_per_node) == (172_800.0, 2, None)
     assert (partition.accounts, partition.qos_denied, partition.qos) == (("lab", "chem"), ("low",), "partq")
-
-
-@pytest.fixture
-def node_with(recorded):
-    """Return the function that reads a node of 25.05 of which some fields say something else."""
-    def read(**fields):
-        page = json.loads(recorded("slurm/later/hand_written_25.05_nodes.json"))
-        page["nodes"] = [page["nodes"][0] | fields]
-        (node,) = parse_list(load(json.dumps(page)), "nodes", parse_node).records
-        return node
-
-    return read
-
-
-def test_gpus_in_use_whose_type_nobody_configured_are_in_use(node_with):
-    node = node_with(gres="gpu:8", gres_used="gpu:(null):6(IDX:0-5)")
-    assert (node.gpus, node.gpus_allocated, node.gpu_indexes_allocated) == (8, 6, (0, 1, 2, 3, 4, 5))
 
 
 def test_a_partition_without_shares_gives_whole_nodes(recorded):

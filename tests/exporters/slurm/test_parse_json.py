@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 
 from idlewatt.exporters.slurm import parse_json
 from idlewatt.exporters.slurm.fields import BadRecord, Fields
-from idlewatt.exporters.slurm.parse_json import (
-    count_tasks,
-    load,
-    parse_accounted,
-    parse_job,
-    parse_list,
-    parse_node,
-)
+from idlewatt.exporters.slurm.parse_json import count_tasks, load, parse_accounted, parse_job, parse_list
+from idlewatt.exporters.slurm.parse_node import parse_node
 from idlewatt.exporters.slurm.parse_rules import parse_partition, parse_reservation
 from idlewatt.storage.records import Allocation, JobState, NodeState
 from idlewatt.storage.waiting import WaitReason

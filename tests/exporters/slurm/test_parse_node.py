@@ -1,0 +1,32 @@
+"""Nodes of Slurm 25.05 that are configured otherwise than the one written by hand."""
+
+import json
+
+import pytest
+
+from idlewatt.exporters.slurm.parse_json import load, parse_list
+from idlewatt.exporters.slurm.parse_node import parse_node
+
+
+@pytest.fixture
+def node_with(recorded):
+    """Return the function that reads a node of 25.05 of which some fields say something else."""
+    def read(**fields):
+        page = json.loads(recorded("slurm/later/hand_written_25.05_nodes.json"))
+        page["nodes"] = [page["nodes"][0] | fields]
+        (node,) = parse_list(load(json.dumps(page)), "nodes", parse_node).records
+        return node
+
+    return read
+
+
+def test_gpus_in_use_whose_type_nobody_configured_are_in_use(node_with):
+    node = node_with(gres="gpu:8", gres_used="gpu:(null):6(IDX:0-5)")
+    assert (node.gpus, node.gpus_allocated, node.gpu_indexes_allocated) == (8, 6, (0, 1, 2, 3, 4, 5))
+
+
+@pytest.mark.parametrize(("fields", "threads"), [
+    ({"cpus": 96, "effective_cpus": 96}, 1), ({"cpus": 96, "effective_cpus": 92}, 1), ({"cpus": 64}, 1),
+    ({"cpus": 192, "effective_cpus": 96}, 2), ({"cores": None, "cpus": 96}, 2), ({"sockets": 1, "cpus": 96}, 2)])
+def test_a_node_configured_with_as_many_cpus_as_cores_gives_one_thread_of_each(node_with, fields, threads):
+    assert node_with(**fields).threads_per_core == threads
