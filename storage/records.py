@@ -99,7 +99,7 @@ class Node:
     """The scheduler's type name (``a100``), '' when it names none."""
     cpus: int = 0
     """Schedulable CPUs; hardware threads where the scheduler counts them."""
-    memory_bytes: int = 0
+    memory_bytes: int = 0  # what it may hand out, 0 where unknown
     state: NodeState = NodeState.UP
     features: tuple[str, ...] = ()
     cpus_allocated: int = 0

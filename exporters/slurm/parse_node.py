@@ -23,7 +23,7 @@ def parse_node(raw: Fields) -> Node:
         gpus=gpus.count or (total_tres.count if total_tres else 0),
         gpu_model=gpus.model,
         cpus=raw.integer("effective_cpus") or raw.integer("cpus") or 0,
-        memory_bytes=(raw.integer("real_memory") or 0) * MIB,
+        memory_bytes=max(0, (raw.integer("real_memory") or 0) - (raw.integer("specialized_memory") or 0)) * MIB,
         state=node_state(raw.texts("state") + raw.texts("state_flags")),
         features=raw.texts("active_features") or raw.texts("features"),
         cpus_allocated=raw.integer("alloc_cpus") or 0,

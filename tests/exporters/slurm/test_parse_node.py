@@ -30,3 +30,10 @@ def test_gpus_in_use_whose_type_nobody_configured_are_in_use(node_with):
     ({"cpus": 192, "effective_cpus": 96}, 2), ({"cores": None, "cpus": 96}, 2), ({"sockets": 1, "cpus": 96}, 2)])
 def test_a_node_configured_with_as_many_cpus_as_cores_gives_one_thread_of_each(node_with, fields, threads):
     assert node_with(**fields).threads_per_core == threads
+
+
+@pytest.mark.parametrize(("kept", "left"), [
+    (48_000, 2_000_000), (0, 2_048_000), (None, 2_048_000), ({"set": False, "infinite": False, "number": 0}, 2_048_000),
+    (3_000_000, 0)])
+def test_memory_that_is_kept_for_slurms_own_daemons_is_not_for_jobs(node_with, kept, left):
+    assert node_with(specialized_memory=kept).memory_bytes == left * 2**20
