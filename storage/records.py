@@ -123,8 +123,7 @@ class Node:
     """Scheduler indexes of GPUs that reach each other fastest, each once; () where nobody tells."""
     threads_per_core: int = 1
     """CPUs are handed out in multiples of it."""
-    sockets: int = 0
-    """0 where unknown."""
+    sockets: int = 0  # 0 where unknown
     owner: str = ""
     """The user whose jobs alone may use the node."""
     wakes: bool = False
@@ -135,6 +134,7 @@ class Node:
     """Whether nothing but what runs on every node is there; None where amounts tell."""
     gpus_bound: bool = True
     """Whether each GPU goes with the cores of a socket; False where the scheduler shows that it knows none."""
+    gpu_models: tuple[str, ...] = ()  # all types of its GPUs, where it has several
 
     @property
     def maintained(self) -> bool:

@@ -59,7 +59,7 @@ def parse_gres(text: str) -> Gpus:
     """
     if len(text or "") > _MAX_LENGTH:
         raise ValueError(f"a GRES of {len(text)} characters: {text[:80]!r}")
-    matches = [match for entry in _OUTSIDE_PARENTHESES.split(text or "") if (match := _GPU.fullmatch(entry.strip()))]
+    matches = _gpus(text)
     count = sum(int(match["count"] or 1) for match in matches)
     if count > MAX_GPUS:
         raise ValueError(f"{count} GPUs in {text[:80]!r}")
@@ -69,6 +69,19 @@ def parse_gres(text: str) -> Gpus:
     if len(parts) != len(matches) or any(part is None for part in parts):
         return Gpus(count, model)
     return Gpus(count, model, tuple(sorted(index for part in parts for index in part or ())) if matches else None)
+
+
+def parse_models(text: str) -> tuple[str, ...]:
+    """Return the types of GPUs that a GRES string names, each once."""
+    models = dict[str, str]()
+    for match in _gpus((text or "")[:_MAX_LENGTH]):
+        if match["model"] and match["count"] != "0":
+            models.setdefault(match["model"].lower(), match["model"])
+    return tuple(models.values())
+
+
+def _gpus(text: str) -> list[re.Match[str]]:
+    return [match for entry in _OUTSIDE_PARENTHESES.split(text or "") if (match := _GPU.fullmatch(entry.strip()))]
 
 
 def parse_parts(text: str) -> tuple[Parts, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...storage.records import Node
 from .fields import Fields
-from .gres import parse_gres, parse_parts, parse_tres
+from .gres import parse_gres, parse_models, parse_parts, parse_tres
 from .parse_json import MIB
 from .parse_rules import named
 from .states import node_state, wakes
@@ -16,12 +16,14 @@ def parse_node(raw: Fields) -> Node:
     parts, parted = parse_parts(",".join(raw.texts("gres"))), parse_parts(",".join(raw.texts("gres_used")))
     # A GPU of which a part is taken is not handed out whole.
     broken = {index for part in parted for index in part.indexes} - set(used.indexes or ())
+    models = parse_models(",".join(raw.texts("gres")))
     total_tres = parse_tres(raw.text("tres")).gpus
     return Node(
         name=named(raw),
         partitions=raw.texts("partitions"),
         gpus=gpus.count or (total_tres.count if total_tres else 0),
         gpu_model=gpus.model,
+        gpu_models=models if len(models) > 1 else (),
         cpus=raw.integer("effective_cpus") or raw.integer("cpus") or 0,
         memory_bytes=max(0, (raw.integer("real_memory") or 0) - (raw.integer("specialized_memory") or 0)) * MIB,
         state=node_state(raw.texts("state") + raw.texts("state_flags")),

@@ -16,6 +16,7 @@ from ..topology import parse_switches
 from .ends import ended_by, without_ends_to_come
 from .fields import BadRecord
 from .gpu_parts import with_shares
+from .gpu_types import with_types_in_doubt
 from .parse_json import Parsed, Record
 from .parse_settings import site_of
 from .resized_runs import ResizedRuns
@@ -112,7 +113,7 @@ class SlurmSource:
         rules = replace(self._enforced(now), reservations=reservations)
         unread = [f"Slurm's {name}" for name in LASTING if self._doubtful(name, now)] + _unreported_limits(rules)
         jobs = tuple(job.with_unknown(unread) for job in jobs) if unread else jobs
-        jobs = with_shares(jobs, nodes)
+        jobs = with_types_in_doubt(with_shares(jobs, nodes), nodes, partitions)
         if self._fabric is not None:
             nodes = tuple(self._fabric.placed(nodes))
         return SchedulerSnapshot(now, cover(nodes, reservations, now), partitions or partitions_of(nodes),

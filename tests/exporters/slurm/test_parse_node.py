@@ -37,3 +37,10 @@ def test_a_node_configured_with_as_many_cpus_as_cores_gives_one_thread_of_each(n
     (3_000_000, 0)])
 def test_memory_that_is_kept_for_slurms_own_daemons_is_not_for_jobs(node_with, kept, left):
     assert node_with(specialized_memory=kept).memory_bytes == left * 2**20
+
+
+@pytest.mark.parametrize(("gres", "models"), [
+    ("gpu:a100:4(S:0-1),gpu:1g.5gb:28(S:0-1)", ("a100", "1g.5gb")), ("gpu:a100:4(S:0),gpu:A100:4(S:1)", ()),
+    ("gpu:a100:4,gpu:t4:0", ()), ("gpu:8,shard:a100:32", ()), ("gpu:t4:4,gpu:a100:2,gpu:t4:2", ("t4", "a100"))])
+def test_a_node_with_gpus_of_several_types_names_all_of_them(node_with, gres, models):
+    assert node_with(gres=gres).gpu_models == models

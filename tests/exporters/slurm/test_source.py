@@ -122,6 +122,13 @@ def test_without_partitions_or_reservations_no_start_is_known_to_be_possible(sou
     assert unknown(source) == (f"Slurm's {part}",)
 
 
+def test_a_waiting_job_for_one_of_several_types_of_gpus_of_a_node_is_not_judged(source, transport):
+    nodes = (Node("a1", ("A100",), 32, "a100", gpu_models=("a100", "1g.5gb")),)
+    waiting = replace(job("1", JobState.PENDING), request=Request(1, gpu_model="1g.5gb"))
+    transport.answers |= {"nodes": Parsed(nodes), "jobs": Parsed((waiting,))}
+    assert unknown(source) == ("how many 1g.5gb are free on a1, which has GPUs of several types",)
+
+
 def test_reservations_are_read_where_partitions_cannot_be(source, transport, clock):
     exam = Reservation("exam", ("a2",), clock.now + 3600, clock.now + 7200, True)
     transport.answers |= {"partitions": SourceError("gone"), "reservations": Parsed((exam,))}
