@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..text import clean
@@ -99,7 +99,7 @@ def gather(pods: Iterable[PodFacts], gone: Iterable[PodFacts], batches: Iterable
                 if group is None:
                     group = groups[key] = JobPods(key, owner=owner)
                 (group.gone if left else group.pods).append(pod)
-    _attach(groups, known, works)
+    _attach(groups, known, tuple(works))
     return [group for group in groups.values() if group.asks]
 
 
@@ -148,17 +148,30 @@ def _above(owner: Owner, batches: Mapping[str, BatchFacts]) -> Owner:
     return owner
 
 
-def _attach(groups: dict[Key, JobPods], batches: Mapping[str, BatchFacts], works: Iterable[WorkloadFacts]) -> None:
+def _attach(groups: dict[Key, JobPods], batches: Mapping[str, BatchFacts], works: Collection[WorkloadFacts]) -> None:
     """Lay batch jobs and workloads over the groups; a workload without pods is a group of its own."""
     for group in groups.values():
         group.batch = batches.get(group.key[3]) if group.kind in ("Job", CRON) else None
     named = {_called(key): group for key, group in groups.items()}
+    owning = frozenset[str]().union(*(work.members for work in works))
+    by_pod = {pod.uid: group for group in groups.values() for pod in (*group.pods, *group.gone)
+              if pod.uid in owning} if owning else {}
     # While a job is resized it may have several: what runs or waits counts before what is over.
     for work in sorted(works, key=lambda work: (not work.finished, work.admitted)):
         key, owner = _of_work(work, batches)
+        of_pods = next((by_pod[uid] for uid in sorted(work.members) if uid in by_pod), None)
+        if of_pods is not None:
+            key = of_pods.key  # it owns no pods: pods own it
+        elif work.owner is None and (work.members or _called(_gang_of(work)) in named):
+            key = _gang_of(work)
         if _called(key) not in named:
             groups[key] = named[_called(key)] = JobPods(key, batch=batches.get(key[3]), owner=owner)
         named[_called(key)].work = work
+
+
+def _gang_of(work: WorkloadFacts) -> Key:
+    """Return the key of the group of pods that a workload is named after, as Kueue names those of plain pods."""
+    return work.namespace, "PodGroup", work.name, ""
 
 
 def _called(key: Key) -> tuple[str, ...]:

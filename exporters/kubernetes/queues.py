@@ -71,6 +71,8 @@ class WorkloadFacts:
     pending_checks: tuple[str, ...] = ()
     pod_sets: tuple[str, ...] = ()
     boost: float = 0.0
+    members: frozenset[str] = frozenset()
+    """The pods that own it, by their uids."""
 
     @property
     def effective_priority(self) -> float:
@@ -103,7 +105,8 @@ def parse_workload(raw: Text) -> WorkloadFacts:
         reserved=reserved is not None and reserved.status == "True", gated_by=_gates(meta),
         checks=tuple(clean(check.name) for check in some(status.admission_checks)),
         pending_checks=tuple(clean(check.name) for check in some(status.admission_checks) if check.state == "Pending"),
-        pod_sets=tuple(clean(pod_set.name) for pod_set in some(spec.pod_sets)), boost=_boost(meta))
+        pod_sets=tuple(clean(pod_set.name) for pod_set in some(spec.pod_sets)), boost=_boost(meta),
+        members=frozenset([owner.uid for owner in some(meta.owner_references) if owner.kind == "Pod"]))
 
 
 def _gates(meta: Meta) -> tuple[str, ...]:
