@@ -66,6 +66,10 @@ class _Life:
     """As it waited at the last look."""
     queued: bool = False
     """It waited in a queue, without pods."""
+    held: frozenset[str] = frozenset()
+    """The pods that held GPUs at the last look, by their uids."""
+    seen_s: float = -math.inf
+    """When it was last seen running."""
 
 
 _NOBODY = _Life("", 0.0)
@@ -89,11 +93,13 @@ class JobRuns:
             job = self._job(group, life, scene)
             active = job is not None and job.state.active
             if life.job is not None and not active:
-                self._note(_over(life.job, group, now_s))
+                self._note(_over(life.job, group, life, now_s))
                 life.start_s = None
             elif job is None:
                 self._missed(group, life, scene, now_s)
             life.job, life.waited = (job, None) if active else (None, job)
+            life.held = frozenset([pod.uid for pod in group.pods if pod.holds])
+            life.seen_s = now_s if active else -math.inf
             life.queued = group.work is not None and not group.pods
             if job is not None:
                 jobs.append(job)
@@ -122,7 +128,7 @@ class JobRuns:
         """Note the end of what ran or waited at the last look, and of which nothing is left."""
         job = life.job or life.waited
         if job is not None:
-            self._note(_over(job, group, now_s))
+            self._note(_over(job, group, life, now_s))
 
     def _missed(self, group: JobPods, life: _Life, scene: Surroundings, now_s: float) -> None:
         """Note a run that began and ended between two looks, or before the first; else that it waits no more."""
@@ -138,7 +144,7 @@ class JobRuns:
             # Nobody saw it run, and where nothing tells of its end it may never have: nodes refuse pods, too.
             latest_s = start_s if start_s is not None and all(pod.over for pod in ran) else now_s
             self._note(_over(replace(held, state=JobState.RUNNING, start_s=start_s, allocations=_held(most, scene)),
-                             group, latest_s))
+                             group, life, latest_s))
 
     def _job(self, group: JobPods, life: _Life, scene: Surroundings) -> Job | None:
         """Return the job of a group, None where it is over."""
@@ -315,19 +321,32 @@ def _finished(group: JobPods) -> bool:
                 or (group.batch and (group.batch.complete or group.batch.failed)))
 
 
-def _over(job: Job, group: JobPods, now_s: float) -> Job:
+def _over(job: Job, group: JobPods, life: _Life, now_s: float) -> Job:
     """Return a run after its end, by what its owner, its pods or their absence tell, in the server's time if known."""
     pods = [*group.pods, *group.gone]
     state, text = _verdict(group, pods)
-    times = [pod.ended_s for pod in pods if pod.ended_s is not None]
-    if group.batch is not None and group.batch.ended_s is not None:
-        times.append(group.batch.ended_s)
-    # A deletion is announced for the end of the time that a pod has for it.
-    times = times or [min(pod.deleted_s, now_s) for pod in pods if pod.deleted_s is not None]
-    end_s = max(times, default=now_s)
+    end_s = _end_s(group, pods, life, now_s)
     codes = [pod.exit_code for pod in pods if pod.exit_code is not None]
     return replace(job, state=state, end_s=max(end_s, job.start_s or end_s), reason=WaitReason.NONE, reason_text=text,
                    exit_code=max(codes, key=abs, default=None), scheduled_nodes=())
+
+
+def _end_s(group: JobPods, pods: Sequence[PodFacts], life: _Life, now_s: float) -> float:
+    """Return when a run ended: with the last of its pods, of which one may be gone without a word of its end."""
+    told_s = group.batch.ended_s if group.batch is not None else None
+    times = [pod.ended_s for pod in pods if pod.ended_s is not None]
+    known = {pod.uid: pod for pod in pods}
+    for pod in map(known.get, life.held):
+        if pod is None or pod.ended_s is None:
+            # A deletion is announced for the end of the time that a pod has for it.
+            if pod is not None and pod.deleted_s is not None:
+                times.append(min(pod.deleted_s, now_s))
+            elif told_s is None:
+                times.append(now_s)
+    times = times or [min(pod.deleted_s, now_s) for pod in pods if pod.deleted_s is not None]
+    if told_s is None:
+        return max(times, default=now_s)
+    return max([*times, told_s] if times else [told_s, life.seen_s])
 
 
 def _verdict(group: JobPods, pods: Sequence[PodFacts]) -> tuple[JobState, str]:

@@ -1,9 +1,10 @@
-"""What is recorded of a job whose pods have all ended before anybody looked: no more than it held at once."""
+"""What is recorded of a run: of one that nobody saw no more than it held at once, of one that was seen all its time."""
 
 import kube_objects as make
 import pytest
 from kube_objects import START_S
 
+from idlewatt.exporters.kubernetes import KubernetesConfig
 from idlewatt.exporters.simulated.api_store import JOBS, NODES, PODS
 
 TRAIN = make.owner("Job", "train")
@@ -92,3 +93,64 @@ def test_what_a_daemon_saw_run_is_not_recorded_larger_after_its_restart(store, b
     store.put(PODS, make.ended(pod))
     found = run()
     assert (found.key, found.request.gpus, found.allocations[0].gpus) == (seen.key, seen.request.gpus, 8)
+
+
+@pytest.fixture
+def look(server, store, until):
+    """Return the function that reads the source so many seconds after the start, once it has heard of everything."""
+    now_s = [START_S]
+    source = KubernetesConfig(kind="kubernetes", url=server.url).build(lambda: now_s[0])
+    store.put(NODES, make.node("n1", 8))
+    store.put(JOBS, make.job("train"))
+
+    def look(after_s):
+        now_s[0] = START_S + after_s
+        until(lambda: source.versions or source.read())
+        until(lambda: all(int(version or 0) >= store.version for version in source.versions.values()))
+        return source.read().jobs, source.completed(0.0)
+
+    yield look
+    source.close()
+
+
+def first_pod(phase="Failed", end_s=100.0, reason="OOMKilled"):
+    """Return a pod of the job that has ended, and stays."""
+    found = make.ended(make.pod("train-1", TRAIN, on="n1"), phase, START_S + end_s, 137 if phase == "Failed" else 0)
+    found["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] = reason
+    return found
+
+
+def second_pod():
+    return make.pod("train-2", TRAIN, on="n1", created_s=START_S + 200.0, scheduled_s=START_S + 200.0)
+
+
+@pytest.mark.parametrize("before", [first_pod(), first_pod("Succeeded", 600.0, "Completed")],
+                         ids=["a failed one", "a finished index"])
+def test_a_run_ends_with_the_pod_that_was_seen_running_not_with_one_that_ended_long_before(store, look, before):
+    store.put(PODS, before)
+    store.put(PODS, second_pod())
+    [job], _ = look(5000.0)
+    store.delete(PODS, ("team", "train-2"))
+    _, [run] = look(5060.0)
+    assert (run.key, run.end_s) == (job.key, START_S + 5060.0)
+
+
+def test_a_run_whose_pod_is_deleted_by_force_ends_with_the_deletion(store, look):
+    store.put(PODS, first_pod())
+    store.put(PODS, second_pod())
+    look(5000.0)
+    deleted = second_pod()
+    deleted["metadata"] |= {"deletionTimestamp": make.moment(START_S + 5030.0), "deletionGracePeriodSeconds": 0}
+    store.put(PODS, deleted)
+    store.delete(PODS, ("team", "train-2"))
+    _, [run] = look(5060.0)
+    assert run.end_s == START_S + 5030.0
+
+
+def test_a_run_does_not_end_before_it_was_last_seen_running_unless_its_pods_say_so(store, look):
+    store.put(PODS, second_pod())
+    look(5000.0)
+    store.delete(PODS, ("team", "train-2"))
+    store.put(JOBS, make.finished_job("train", end_s=START_S + 4000.0))
+    _, [run] = look(5060.0)
+    assert run.end_s == START_S + 5000.0
