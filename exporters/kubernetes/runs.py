@@ -323,12 +323,20 @@ def _finished(group: JobPods) -> bool:
 
 def _over(job: Job, group: JobPods, life: _Life, now_s: float) -> Job:
     """Return a run after its end, by what its owner, its pods or their absence tell, in the server's time if known."""
-    pods = [*group.pods, *group.gone]
+    pods = [pod for pod in (*group.pods, *group.gone) if pod.uid in life.held or _is_of(pod, job.start_s)]
     state, text = _verdict(group, pods)
     end_s = _end_s(group, pods, life, now_s)
-    codes = [pod.exit_code for pod in pods if pod.exit_code is not None]
+    complete = group.batch is not None and group.batch.complete
+    codes = [0] if complete else [pod.exit_code for pod in pods if pod.exit_code is not None]
     return replace(job, state=state, end_s=max(end_s, job.start_s or end_s), reason=WaitReason.NONE, reason_text=text,
                    exit_code=max(codes, key=abs, default=None), scheduled_nodes=())
+
+
+def _is_of(pod: PodFacts, start_s: float | None) -> bool:
+    """Tell whether a pod is one of a run that began at a time: those of earlier runs say nothing of how it ended."""
+    if start_s is None:
+        return True
+    return pod.scheduled_s is not None and pod.scheduled_s >= start_s and (pod.ended_s is None or pod.ended_s > start_s)
 
 
 def _end_s(group: JobPods, pods: Sequence[PodFacts], life: _Life, now_s: float) -> float:

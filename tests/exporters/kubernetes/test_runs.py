@@ -6,6 +6,7 @@ from kube_objects import START_S
 
 from idlewatt.exporters.kubernetes import KubernetesConfig
 from idlewatt.exporters.simulated.api_store import JOBS, NODES, PODS
+from idlewatt.storage.records import JobState
 
 TRAIN = make.owner("Job", "train")
 
@@ -154,3 +155,50 @@ def test_a_run_does_not_end_before_it_was_last_seen_running_unless_its_pods_say_
     store.put(JOBS, make.finished_job("train", end_s=START_S + 4000.0))
     _, [run] = look(5060.0)
     assert run.end_s == START_S + 5000.0
+
+
+def test_a_run_is_not_judged_by_a_pod_of_an_earlier_run(store, look):
+    store.put(PODS, first_pod())
+    _, [first] = look(150.0)
+    assert (first.state, first.exit_code) == (JobState.OUT_OF_MEMORY, 137)
+    store.put(PODS, second_pod())
+    look(300.0)
+    store.put(PODS, make.ended(second_pod(), "Failed", START_S + 900.0, 143))
+    _, [_, second] = look(1000.0)
+    assert (second.state, second.reason_text, second.exit_code) == (JobState.FAILED, "Error", 143)
+
+
+def test_a_service_that_is_scaled_to_nothing_is_not_judged_by_a_pod_that_was_evicted_before(store, look):
+    replicas = make.owner("ReplicaSet", "llm-5d9", "apps/v1")
+    evicted = make.pod("llm-1", replicas, on="n1", phase="Failed", labels={"pod-template-hash": "5d9"})
+    evicted["status"]["reason"] = "Evicted"
+    store.put(PODS, evicted)
+    late = make.pod("llm-2", replicas, on="n1", labels={"pod-template-hash": "5d9"}, scheduled_s=START_S + 700.0)
+    store.put(PODS, late)
+    look(5000.0)
+    store.put(PODS, make.ended(late, "Succeeded", START_S + 5030.0))
+    store.delete(PODS, ("team", "llm-2"))
+    _, [run] = look(5060.0)
+    assert (run.state, run.reason_text, run.exit_code) == (JobState.COMPLETED, "", 0)
+
+
+def test_a_job_that_is_complete_ended_with_nothing_wrong_whatever_its_pods_were_retried_for(store, look):
+    store.put(PODS, first_pod())
+    look(90.0)
+    store.put(PODS, second_pod())
+    look(300.0)
+    store.put(PODS, make.ended(second_pod(), "Succeeded", START_S + 900.0))
+    store.put(JOBS, make.finished_job("train", end_s=START_S + 900.0))
+    _, runs = look(1000.0)
+    assert (runs[-1].state, runs[-1].exit_code) == (JobState.COMPLETED, 0)
+
+
+def test_an_index_that_failed_while_the_others_ran_on_decides_how_the_run_ended(store, look):
+    store.put(PODS, make.pod("train-1", TRAIN, on="n1"))
+    store.put(PODS, second_pod())
+    look(300.0)
+    store.put(PODS, first_pod(end_s=400.0))
+    look(500.0)
+    store.put(PODS, make.ended(second_pod(), "Failed", START_S + 600.0, 143))
+    _, [run] = look(700.0)
+    assert (run.state, run.exit_code, run.end_s) == (JobState.OUT_OF_MEMORY, 143, START_S + 600.0)
