@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ..text import clean
+from .disruptions import spare_pods
 from .fields import Condition, Identity, ListOf, Meta, ObjectPart, Owner, Text, condition, seconds
 from .objects import BatchJob, BatchSpec, BatchStatus
 from .pods import PodFacts
@@ -37,6 +38,8 @@ class BatchFacts(msgspec.Struct, frozen=True, gc=False):
     complete: bool
     failed: str
     """Why it failed, '' where it has not."""
+    spare: float
+    """So many of its pods may be taken away at once without an end of it."""
 
 
 def parse_batch(raw: Text) -> BatchFacts:
@@ -54,7 +57,8 @@ def batch_of(job: BatchJob) -> BatchFacts:
         begun=job.status.start_time is not None,
         ended_s=seconds(job.status.completion_time) or _since(failed) or _since(complete),
         complete=complete is not None and complete.status == "True",
-        failed=clean(failed.reason or "Failed") if failed and failed.status == "True" else "")
+        failed=clean(failed.reason or "Failed") if failed and failed.status == "True" else "",
+        spare=spare_pods(job.spec, job.status))
 
 
 def _since(status: Condition | None) -> float | None:
@@ -100,8 +104,9 @@ def strange_batch(raw: Text) -> BatchFacts | StrangeBatch:
         return StrangeBatch(clean(identity.namespace), clean(identity.name))
     meta = Meta(identity.name, identity.namespace, identity.uid, owner_references=owners.owner_references,
                 creation_timestamp=created.creation_timestamp)
-    return batch_of(BatchJob(meta, decoded(sections.spec, BatchSpec) or BatchSpec(),
-                             decoded(sections.status, BatchStatus) or BatchStatus()))
+    spec, status = decoded(sections.spec, BatchSpec), decoded(sections.status, BatchStatus)
+    facts = batch_of(BatchJob(meta, spec or BatchSpec(), status or BatchStatus()))
+    return facts if spec and status else msgspec.structs.replace(facts, spare=0.0)
 
 
 @dataclass(slots=True)

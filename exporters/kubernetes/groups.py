@@ -50,6 +50,8 @@ class JobPods:
     """The topmost owner; None for bare pods and gangs."""
     queue: str | None = None
     """Its queue, once it was looked for."""
+    batches: Mapping[str, BatchFacts] = field(default_factory=dict)
+    """All batch jobs, by uid."""
 
     @property
     def namespace(self) -> str:
@@ -97,7 +99,7 @@ def gather(pods: Iterable[PodFacts], gone: Iterable[PodFacts], batches: Iterable
             if key is not None:
                 group = groups.get(key)
                 if group is None:
-                    group = groups[key] = JobPods(key, owner=owner)
+                    group = groups[key] = JobPods(key, owner=owner, batches=known)
                 (group.gone if left else group.pods).append(pod)
     _attach(groups, known, tuple(works))
     return [group for group in groups.values() if group.asks]

@@ -137,6 +137,7 @@ class PodSpec(ObjectPart, frozen=True):
     topology_spread_constraints: list[Spread] | None = None
     resource_claims: list[ClaimOfPod] | None = None
     active_deadline_seconds: float | None = None
+    restart_policy: str = "Always"
 
 
 class Terminated(ObjectPart, frozen=True):
@@ -217,15 +218,41 @@ class NodeObject(ObjectPart, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
+class ExitCodes(ObjectPart, frozen=True):
+    """Which exit codes a rule is about."""
+
+    operator: str = "In"
+    values: list[int] | None = None
+
+
+class FailureRule(ObjectPart, frozen=True):
+    """What a batch job does when one of its pods fails in a certain way."""
+
+    action: str = ""
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: list[Condition] | None = None
+
+
+class FailurePolicy(ObjectPart, frozen=True):
+    """Rules of which the first that a failed pod meets counts."""
+
+    rules: list[FailureRule] | None = None
+
+
 class BatchSpec(ObjectPart, frozen=True):
     """What a batch job asks for."""
 
     suspend: bool | None = None
     active_deadline_seconds: float | None = None
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    pod_failure_policy: FailurePolicy | None = None
 
 
 class BatchStatus(ObjectPart, frozen=True):
     """How a batch job fares."""
+
+    failed: int | None = None
 
     conditions: list[Condition] | None = None
     start_time: str | None = None

@@ -112,6 +112,8 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     """Of GPUs, as annotations tell them."""
     known_as: tuple[str, ...] = ()
     """Other pods by whose names exporters know what it holds."""
+    never_restarts: bool = False
+    """It is not run again where it failed."""
 
     @property
     def over(self) -> bool:
@@ -168,7 +170,7 @@ def facts_of(pod: Pod) -> PodFacts:
         disrupted=clean(disrupted.reason) if disrupted and disrupted.status == "True" else "",
         interactive=_interactive(spec.containers, labels), container=clean(only.name) if only else "",
         limited=only is not None and _limited(only), claims=_claims(pod) if spec.resource_claims else (),
-        parts=parts_of_gpus(meta.annotations))
+        parts=parts_of_gpus(meta.annotations), never_restarts=spec.restart_policy == "Never")
 
 
 def _created(text: str | None) -> float:

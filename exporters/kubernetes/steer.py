@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -9,10 +10,17 @@ from typing import TypedDict
 
 from ...storage.steering import Steering
 from ..text import clean
+from .batches import BatchFacts
 from .budgets import BudgetFacts, budgets_of
 from .groups import JobPods
-from .pods import PodFacts
+from .pods import RAY_KIND, PodFacts
 from .queues import WorkloadFacts
+
+_REMADE = frozenset((("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("", "ReplicationController"),
+                     ("apps.kruise.io", "CloneSet"), ("apps.kruise.io", "StatefulSet"), ("ray.io", "RayCluster")))
+"""Groups and kinds that make each pod again that is taken away, without end."""
+_TRAINING = frozenset(("PyTorchJob", "TFJob", "MPIJob", "JAXJob", "PaddleJob", "XGBoostJob"))
+"""Kinds of Kubeflow that fail with a pod that is never restarted."""
 
 
 class _Waiting(TypedDict, total=False):
@@ -57,7 +65,7 @@ class Levers:
         waits: _Waiting = {} if len(running) == len(pods) > 0 else self._waiting(group, pods, queue)
         return Steering(
             group.namespace, owner=_resource(group), pods=tuple([pod.name for pod in running]), container=only,
-            limited=limited, batches=_batches(group, pods), movable=self._movable(running),
+            limited=limited, batches=_batches(group, pods), movable=self._movable(group, running),
             budgets=budgets_of(running, self.budgets or {}), **waits)
 
     def _waiting(self, group: JobPods, pods: Sequence[PodFacts], queue: str) -> _Waiting:
@@ -74,14 +82,14 @@ class Levers:
                 "pod_sets": work.pod_sets, "boost": self._boost(work, queue), "reserved": work.reserved,
                 "check": work.checks.index(self.check) if self.check in work.pending_checks else None}
 
-    def _movable(self, running: Sequence[PodFacts]) -> bool:
+    def _movable(self, group: JobPods, running: Sequence[PodFacts]) -> bool:
         """Tell whether pods are made again when they are evicted, as far as that and its bounds are known."""
         if self.budgets is None or not running:
             return False
         for pod in running:
             if pod.owner is None or pod.overhead or pod.wish.rules or pod.deleted_s is not None:
                 return False
-        return True
+        return _made_again(running, group.batches)
 
     def _boost(self, work: WorkloadFacts, queue: str) -> int:
         """Return the boost with which a workload is the first of its queue; 0 where it is."""
@@ -105,6 +113,27 @@ def first_waiting(works: Iterable[WorkloadFacts], queue_of: Mapping[tuple[str, s
 
 def _turn(work: WorkloadFacts) -> tuple[float, float, str, str]:
     return -work.effective_priority, work.created_s, work.namespace, work.name
+
+
+def _made_again(pods: Sequence[PodFacts], batches: Mapping[str, BatchFacts]) -> bool:
+    """Tell whether all of some pods are made again when they are taken away together, and their jobs go on."""
+    of_jobs = Counter(pod.owner.uid for pod in pods if pod.owner is not None and _maker(pod) == ("batch", "Job"))
+    if any(uid not in batches or count > batches[uid].spare for uid, count in of_jobs.items()):
+        return False
+    return all(_maker(pod) == ("batch", "Job") or _remade(pod) for pod in pods)
+
+
+def _remade(pod: PodFacts) -> bool:
+    """Tell whether what makes a pod makes it again; a RayJob ends with the pod that leads its cluster."""
+    group, kind = _maker(pod)
+    if group == "kubeflow.org" and kind in _TRAINING:
+        return not pod.never_restarts
+    return (group, kind) in _REMADE and pod.labels.get(RAY_KIND) != "RayJob"
+
+
+def _maker(pod: PodFacts) -> tuple[str, str]:
+    """Return the group and the kind of what makes a pod."""
+    return (pod.owner.api_version.rpartition("/")[0], pod.owner.kind) if pod.owner is not None else ("", "")
 
 
 def _container(pods: Sequence[PodFacts]) -> tuple[str, bool]:

@@ -145,6 +145,7 @@ def test_our_admission_check_is_answered_with_the_node(store, job, dry_run):
 
 
 def test_moves_are_evictions_within_disruption_budgets(store, job):
+    store.put(JOBS, make.job("train"))
     store.put(PODS, make.pod("p0", make.owner("Job", "train"), on="n1", labels={"app": "a"}))
     runs = job("team/train")
     assert evict_commands(runs.steering).startswith('echo \'{"apiVersion": "policy/v1", "kind": "Eviction"')
