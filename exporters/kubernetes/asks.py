@@ -145,7 +145,9 @@ def instances_per_gpu(product: str) -> int:
 def expression(spec: PodSpec) -> str:
     """Return what a pod asks of the labels of its node, as ``Request.features`` has it; '' for nothing."""
     terms = [f"{key}={value}" for key, value in sorted((spec.node_selector or {}).items())]
-    wanted = [term for term in _terms(spec) if term]
+    wanted = list(_terms(spec))
+    if not all(wanted):  # one of the alternatives asks for more than labels, or for what cannot be expressed
+        return "&".join(terms)
     if len(wanted) == 1:
         terms.append(wanted[0])
     elif 1 < len(wanted) <= MOST_TERMS:
@@ -156,7 +158,8 @@ def expression(spec: PodSpec) -> str:
 def _terms(spec: PodSpec) -> Iterator[str]:
     required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
     for term in some(required.node_selector_terms) if required else ():
-        yield "&".join(filter(None, map(_requirement, some(term.match_expressions))))
+        if term.match_expressions or term.match_fields:  # an empty one matches no node
+            yield "&".join(filter(None, map(_requirement, some(term.match_expressions))))
 
 
 def _requirement(wanted: Requirement) -> str:
@@ -175,15 +178,6 @@ def keys_of(spec: PodSpec) -> frozenset[str]:
     terms: Iterable[Term] = some(required.node_selector_terms) if required else ()
     return frozenset((*(spec.node_selector or {}), *(expression.key for term in terms
                                                      for expression in some(term.match_expressions))))
-
-
-def named_nodes(spec: PodSpec) -> tuple[str, ...]:
-    """Return the nodes of which a pod wants one by its name."""
-    required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
-    return tuple(value for term in (some(required.node_selector_terms) if required else ())
-                 for expression in some(term.match_fields)
-                 if expression.key == "metadata.name" and expression.operator == "In"
-                 for value in some(expression.values))
 
 
 def features(labels: Mapping[str, str], keys: Iterable[str]) -> tuple[str, ...]:

@@ -12,11 +12,11 @@ import msgspec
 
 from ...storage.gpu_parts import GpuPart
 from ..text import clean
-from .asks import Amount, expression, image_of, keys_of, named_nodes, requested
+from .asks import Amount, expression, image_of, keys_of, requested
 from .fields import Condition, ListOf, Owner, Text, seconds, some
 from .gpu_parts import parts_of_gpus
 from .objects import Container, ContainerStatus, Pod, PodSpec, Toleration
-from .rules import PodRule, Terms, exact, rules_of, terms_of
+from .rules import NAME, PodRule, Terms, exact, rules_of, terms_of
 
 _POD = msgspec.json.Decoder(Pod)
 PODS = msgspec.json.Decoder(ListOf[Pod])
@@ -218,11 +218,13 @@ def wish_of(spec: PodSpec) -> PodConstraints:
         return PodConstraints(tolerations=tolerations) if tolerations else ANYWHERE
     terms = terms_of(spec)
     rules, unknown = rules_of(spec)
-    named = named_nodes(spec)
     labelled = tuple(expressions for term in terms
-                     if (expressions := tuple(expression for expression in term if expression[0] != "metadata.name")))
-    inexact = not exact(labelled, _MOST_TERMS) or (bool(named) and len(terms) > 1)
-    return PodConstraints(clean(expression(spec)), keys_of(spec), named, tolerations, terms, inexact, rules, unknown)
+                     if (expressions := tuple(expression for expression in term if expression[0] != NAME)))
+    named = [requirement for term in terms for requirement in term if requirement[0] == NAME]
+    sure = len(terms) == len(named) == 1 and named[0][1] == "In" and len(named[0][2]) == 1
+    inexact = not exact(labelled, _MOST_TERMS) or (bool(named) and not sure)
+    return PodConstraints(clean(expression(spec)), keys_of(spec), named[0][2] if sure else (), tolerations, terms,
+                          inexact, rules, unknown)
 
 
 def _scheduled(pod: Pod, status: Condition | None) -> float | None:

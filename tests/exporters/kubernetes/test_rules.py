@@ -51,6 +51,35 @@ def test_labels_that_are_compared_as_numbers_rule_nodes_out(nodes, request_of):
     assert asked.excluded_nodes == ("n0", "n1")
 
 
+def by_name(operator, *names):
+    return {"matchFields": [{"key": "metadata.name", "operator": operator, "values": [name]} for name in names]}
+
+
+def by_label(key, operator, *values):
+    return {"matchExpressions": [{"key": key, "operator": operator, **({"values": list(values)} if values else {})}]}
+
+
+@pytest.mark.parametrize(("terms", "required", "barred", "features"), [
+    ([by_name("In", "n1")], ("n1",), (), ""),
+    ([{**by_name("In", "n1"), **by_label("rack", "In", "a")}], ("n1",), (), "rack=a"),
+    ([by_name("NotIn", "n1")], (), ("n1",), ""),
+    ([by_name("NotIn", "n1", "n2")], (), ("n1", "n2"), ""),
+    ([by_name("In", "n1"), by_name("In", "n2")], (), ("n0", "n3"), ""),
+    ([by_name("NotIn", "n1"), by_label("rack", "In", "b")], (), ("n1",), ""),
+    ([by_name("In", "n3"), by_label("rack", "In", "a")], (), ("n2",), ""),
+    ([{**by_name("NotIn", "n1"), **by_label("rack", "In", "a")}], (), ("n1", "n2", "n3"), "rack=a"),
+    ([by_label("speed", "Gt", "2"), by_label("rack", "In", "a")], (), ("n2",), ""),
+    ([{}, by_label("rack", "In", "a")], (), (), "rack=a"),
+    ([{}], (), ("n0", "n1", "n2", "n3"), ""),
+], ids=str)
+def test_names_of_nodes_that_are_alternatives_or_excluded_rule_the_others_out(
+        nodes, request_of, terms, required, barred, features):
+    asked = request_of(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": terms}}})
+    assert (asked.required_nodes, asked.excluded_nodes, asked.features) == (required, barred, features)
+    assert asked.details.unknown == ()
+
+
 @pytest.mark.parametrize(("spec", "barred"), [
     (near("podAntiAffinity", matchLabels={"app": "db"}), ("n0", "n1")),
     (near("podAffinity", matchLabels={"app": "db"}), ("n2", "n3")),
