@@ -35,6 +35,8 @@ class Steering:
     admission_gated: bool = False
     bound: bool = False
     """It names nodes by affinity already, which may not be loosened."""
+    hosts: tuple[tuple[str, str], ...] = ()
+    """Nodes whose host name as a label is not their name, each with it; '' where no label tells it from all others."""
     workload: str = ""
     pod_sets: tuple[str, ...] = ()
     boost: int = 0

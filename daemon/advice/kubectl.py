@@ -31,10 +31,10 @@ def _gated_pods(steering: Steering, placement: Placement) -> list[str]:
     names = [f"pod/{name}" for name in steering.gated]
     if not steering.bound:
         bound: Mapping[str, object] = {"affinity": affinity(placement.nodes)}
-    elif len(placement.nodes) == 1:  # what it names already may only be narrowed
-        bound = {"nodeSelector": {HOSTNAME: placement.nodes[0]}}
     else:
-        return []
+        bound = {"nodeSelector": _one_host(steering, placement)}  # what it names already may only be narrowed
+        if not bound["nodeSelector"]:
+            return []
     gate = [{"op": "test", "path": "/spec/schedulingGates/0/name", "value": steering.gate},
             {"op": "remove", "path": "/spec/schedulingGates/0"}]
     return [_patch(steering, names, "strategic", {"spec": bound}), _patch(steering, names, "json", gate)]
@@ -60,15 +60,25 @@ def _queued(steering: Steering, placement: Placement) -> list[str]:
 
 def _check(steering: Steering, placement: Placement) -> list[str]:
     """Return what answers an admission check with the node; a workload takes one label for all pods of a set."""
-    if len(placement.nodes) != 1:
+    host = _one_host(steering, placement)
+    if not host:
         return []
     place = f"/status/admissionChecks/{steering.check}"
-    updates = [{"name": name, "nodeSelector": {HOSTNAME: placement.nodes[0]}} for name in steering.pod_sets]
+    updates = [{"name": name, "nodeSelector": host} for name in steering.pod_sets]
     patch = [{"op": "test", "path": f"{place}/name", "value": steering.check_name},
              {"op": "add", "path": f"{place}/podSetUpdates", "value": updates},
              {"op": "replace", "path": f"{place}/message", "value": "placed as idlewatt advises"},
              {"op": "replace", "path": f"{place}/state", "value": "Ready"}]
     return [_patch(steering, [f"workload.kueue.x-k8s.io/{steering.workload}"], "json", patch, "--subresource=status")]
+
+
+def _one_host(steering: Steering, placement: Placement) -> Mapping[str, str]:
+    """Return the label of the only node of a placement; {} where there are several, or no label tells it apart."""
+    if len(placement.nodes) != 1:
+        return {}
+    [name] = placement.nodes
+    host = dict(steering.hosts).get(name, name)
+    return {HOSTNAME: host} if host else {}
 
 
 def affinity(nodes: Iterable[str]) -> Mapping[str, object]:

@@ -40,7 +40,7 @@ from .reflector import Reflector, WatchPatience, Wholesale
 from .request import Grounds
 from .reservations import with_reservations
 from .runs import JobRuns, Surroundings
-from .steer import Levers, first_waiting
+from .steer import Levers, first_waiting, hosts_of
 from .strange_pods import StrangePod, held_by_strange
 
 log = logging.getLogger(__name__)
@@ -266,7 +266,7 @@ class KubernetesSource:
         groups = self._groups(pods, gone, optional)
         works = self._reflectors.get("workloads")
         scene = Surroundings(Grounds.of(facts, pods), queues, partial(self._partition, queues), self._user,
-                             partial(queue_of, queues=queues), self._levers(optional, queues),
+                             partial(queue_of, queues=queues), self._levers(optional, queues, facts),
                              blind=works is not None and not self._believed(works))
         jobs = self._runs.look(groups, scene, now_s)
         strange = self._strange()
@@ -297,11 +297,11 @@ class KubernetesSource:
                 pods_by_node.setdefault(now.node, []).append(now)
         return pods_by_node
 
-    def _levers(self, optional: Mapping[str, list[Any]], queues: Queues) -> Levers:
+    def _levers(self, optional: Mapping[str, list[Any]], queues: Queues, facts: Sequence[NodeFacts]) -> Levers:
         budgets = self._reflectors.get("budgets")
         shown = budgets is not None and budgets.synced.is_set() and budgets.refused not in (401, 403, 404)
         return Levers(self._config.gate, self._config.admission_check,
-                      by_namespace(optional["budgets"]) if shown else None,
+                      by_namespace(optional["budgets"]) if shown else None, hosts_of(facts),
                       first_waiting(optional["workloads"], queues.local))
 
     def _nodes(self, facts: Sequence[NodeFacts], pods: Sequence[PodFacts], jobs: Sequence[Job],

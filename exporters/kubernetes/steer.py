@@ -13,6 +13,8 @@ from ..text import clean
 from .batches import BatchFacts
 from .budgets import BudgetFacts, budgets_of
 from .groups import JobPods
+from .neighbours import HOSTNAME
+from .nodes import NodeFacts
 from .pods import RAY_KIND, PodFacts
 from .queues import WorkloadFacts
 
@@ -31,6 +33,7 @@ class _Waiting(TypedDict, total=False):
     gate: str
     bound: bool
     check_name: str
+    hosts: tuple[tuple[str, str], ...]
     admission_gated: bool
     workload: str
     pod_sets: tuple[str, ...]
@@ -47,6 +50,8 @@ class Levers:
     check: str = ""
     budgets: Mapping[str, list[BudgetFacts]] | None = None
     """None where nobody shows them."""
+    hosts: tuple[tuple[str, str], ...] = ()
+    """As ``Steering`` has them."""
     first: Mapping[str, WorkloadFacts] = field(default_factory=dict)
     """The waiting workload that comes first, by queue of the cluster."""
 
@@ -75,7 +80,7 @@ class Levers:
         bound = any(pod.wish.nodes or pod.wish.terms for pod in pods) or any(
             part.wish.terms for part in (work.parts if work else ()))
         waits: _Waiting = {"suspended": _unmade(group), "gated": gated, "gate": self.gate, "bound": bound,
-                           "check_name": self.check}
+                           "check_name": self.check, "hosts": self.hosts}
         if work is None:
             return waits
         return {**waits, "admission_gated": self.gate in work.gated_by, "workload": work.name,
@@ -97,6 +102,14 @@ class Levers:
         if first is None or (first.namespace, first.name) == (work.namespace, work.name):
             return 0
         return max(0, int(work.boost + first.effective_priority - work.effective_priority) + 1)
+
+
+def hosts_of(nodes: Sequence[NodeFacts]) -> tuple[tuple[str, str], ...]:
+    """Return the nodes whose label of the host name is not their name, each with it; '' where it is of no use."""
+    labels = [node.labels.get(HOSTNAME, "") for node in nodes]
+    counts = Counter(labels)
+    return tuple((node.name, label if counts[label] == 1 else "") for node, label in zip(nodes, labels, strict=True)
+                 if label != node.name or counts[label] > 1)
 
 
 def first_waiting(works: Iterable[WorkloadFacts], queue_of: Mapping[tuple[str, str], str]) -> dict[str, WorkloadFacts]:

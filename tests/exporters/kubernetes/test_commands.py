@@ -93,6 +93,32 @@ def test_a_pod_that_names_nodes_already_is_narrowed_only(store, job, dry_run):
     assert start_commands(steering, Placement(("n1", "n2"), (1, 1))) == ""
 
 
+@pytest.mark.parametrize(("labels", "told"), [
+    ({"n1": "host-1"}, "host-1"), ({"n1": ""}, None), ({"n1": "host-1", "n2": "host-1"}, None),
+    ({"n1": "n2", "n2": "n2"}, None), ({"n1": "n2", "n2": "n1"}, "n2")], ids=str)
+def test_a_node_is_named_by_its_label_where_that_is_not_its_name_and_no_other_has_it(store, job, labels, told):
+    for name, label in labels.items():
+        store.put(NODES, make.node(name, labels={"kubernetes.io/hostname": label}))
+    store.put(PODS, make.pod("p0", nodeSelector={"gpu": "a100"}, **GATE))
+    workload(store, admissionChecks=[{"name": "idlewatt", "state": "Pending", "message": "",
+                                      "lastTransitionTime": make.moment(START_S)}],
+             conditions=[{"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+                          "lastTransitionTime": make.moment(START_S)}])
+    for name in ("p0", "train"):
+        command = start_commands(job(f"team/{name}").steering, Placement(("n1",), (1,)))
+        if told is None:
+            assert command == ""
+        else:
+            assert f'{{"kubernetes.io/hostname":"{told}"}}' in command
+
+
+def test_pods_that_name_no_nodes_are_bound_by_the_name_of_the_node_whatever_its_label_is(store, job):
+    store.put(NODES, make.node("n1", labels={"kubernetes.io/hostname": "host-1"}))
+    store.put(PODS, make.pod("p0", **GATE))
+    command = start_commands(job("team/p0").steering, Placement(("n1",), (1,)))
+    assert '"key":"metadata.name","operator":"In","values":["n1"]' in command
+
+
 def test_pods_behind_another_gate_or_none_are_told_nothing(store, job):
     store.put(PODS, make.pod("p0"))
     store.put(PODS, make.pod("p1", schedulingGates=[{"name": "example.com/other"}, {"name": "idlewatt/advice"}]))
