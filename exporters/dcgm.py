@@ -34,6 +34,7 @@ from .facts import (
     ratio,
     seconds_of_nanoseconds,
 )
+from .mig import MOST_SLICES, slices_of
 from .scrape import PageConfig, PageSource
 from .source import GPU, Clock, Source, register
 from .targets import Target
@@ -119,8 +120,7 @@ def reasons(bits: float | None) -> tuple[str, ...] | None:
     return None if bits is None else tuple(sorted({word for bit, word in _REASONS.items() if int(bits) & bit}))
 
 
-_SLICES = 7
-_BUS = "pci_bus_id"
+_BUS, _MODEL = "pci_bus_id", "modelName"
 _INDEX = re.compile(r"[0-9]{1,4}")
 _PROFILE = re.compile(r"([1-9])[gc]\.")
 
@@ -159,19 +159,24 @@ class _Gpu:
         self.jobs.update(jobs(labels))
         self.fabric, self.clique = labels.get(FABRIC, self.fabric), labels.get(CLIQUE, self.clique)
         instance = labels.get("GPU_I_ID", "")
-        if instance and len(self.slices) < _SLICES:
-            self.slices[instance] = _share(labels.get("GPU_I_PROFILE", ""))
+        if instance and len(self.slices) < MOST_SLICES:
+            self.slices[instance] = self._share(labels)
             self.holders.setdefault(instance, set()).update(jobs(labels))
         if not instance and not self.values:  # as of nearly every GPU
             self.values = values
             return
         for name, value in values.items():
             if instance and name in OWN:
-                share = _share(labels.get("GPU_I_PROFILE", "")) if name in SHARES else 1.0
+                share = self._share(labels) if name in SHARES else 1.0
                 parts = self.instances.setdefault(name, {})
                 parts[instance] = max(value * share, parts.get(instance, 0.0))
             elif value >= self.values.get(name, 0.0):
                 self.values[name] = value
+
+    def _share(self, labels: Mapping[str, str]) -> float:
+        """Return the share of the GPU's compute that an instance of a profile such as ``3g.20gb`` holds."""
+        slices, match = slices_of(self.labels.get(_MODEL, "")), _PROFILE.match(labels.get("GPU_I_PROFILE", ""))
+        return min((int(match[1]) if match else 1) / slices, 1.0)
 
     def first(self, names: Iterable[str]) -> float | None:
         """Return the first of these values that was measured."""
@@ -290,12 +295,6 @@ def _rows(samples: Samples) -> Iterable[tuple[Mapping[str, str], dict[str, float
     return rows.values()
 
 
-def _share(profile: str) -> float:
-    """Return the share of a GPU's compute that a MIG profile such as ``3g.20gb`` holds."""
-    match = _PROFILE.match(profile)
-    return min(int(match[1]) / _SLICES, 1.0) if match else 1 / _SLICES
-
-
 def _reading(gpu: _Gpu, time_s: float) -> GpuReading:
     values = gpu.values
     activity = next((name for name in ACTIVITY if name in values), None)
@@ -304,7 +303,7 @@ def _reading(gpu: _Gpu, time_s: float) -> GpuReading:
         total = values[USED] + values[FREE] + values.get(RESERVED, 0.0)
     used, total = gpu_memory(values.get(USED), total)
     return GpuReading(
-        uuid=gpu.uuid, node=gpu.node, index=gpu.index, time_s=time_s, model=gpu.labels.get("modelName", ""),
+        uuid=gpu.uuid, node=gpu.node, index=gpu.index, time_s=time_s, model=gpu.labels.get(_MODEL, ""),
         vendor="nvidia", power_watts=gpu.first(POWER),
         energy_joules=values.get(ENERGY),
         activity=None if activity is None else min(values[activity], 1.0),

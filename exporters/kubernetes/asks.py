@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
+from ..mig import memory_of, slices_of
 from .fields import Amounts, quantity, some
 from .objects import Container, PodSpec, Requirement, Taint, Term, Toleration
 
@@ -16,9 +17,6 @@ WHOLE = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "gpu.intel.com/xe",
 """Resources that count GPUs, where no sharing makes more of them than there are."""
 _SLICE = re.compile(r"nvidia\.com/(?:mig-([1-7])g\.\S+|gpu\.shared)")
 _CUT = re.compile(r"-MIG-(?P<slices>[1-6])g\.(?P<part>[0-9]{1,4})gb")
-_MEMORY = re.compile(r"-([0-9]{2,4})GB(?![^-])")
-_FOUR_SLICES = {"A30": 24, "RTX-PRO-6000": 96}
-"""GPUs of four slices, whose products do not name their memory, in GB."""
 _OUT = "node.kubernetes.io/"
 """How the taints begin by which the node's own state is shown."""
 MOST_TERMS = 20
@@ -137,9 +135,9 @@ def instances_per_gpu(product: str) -> int:
     if match is None:
         return 0
     slices, part = int(match["slices"]), int(match["part"])
-    size = _MEMORY.search(product[:match.start()])
-    memory = int(size[1]) if size else next((most for name, most in _FOUR_SLICES.items() if name in product), 0)
-    return max(1, min(7 // slices, round(memory / part) if memory and part else 7))
+    whole = product[:match.start()]
+    memory, most = memory_of(whole), slices_of(whole)
+    return max(1, min(most // slices, round(memory / part) if memory and part else most))
 
 
 def expression(spec: PodSpec) -> str:

@@ -312,6 +312,18 @@ def test_ratios_of_mig_instances_are_weighed_by_their_slices():
     assert only(page).detail.tensor_active == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("model", "profile", "instances"), [
+    ("NVIDIA A30", "1g.6gb", 4), ("NVIDIA A30", "2g.12gb", 2), ("NVIDIA A30", "1g.6gb+me", 4),
+    ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "1g.24gb", 4),
+    ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "4g.96gb", 1), ("NVIDIA H100 80GB HBM3", "1g.10gb", 7)])
+def test_a_gpu_all_of_whose_instances_work_works_fully_whatever_its_number_of_slices(model, profile, instances):
+    gpu = only("".join(row(SM, 1.0, modelName=model, GPU_I_ID=str(number), GPU_I_PROFILE=profile)
+                       for number in range(instances)))
+    assert gpu.activity == pytest.approx(1.0)
+    assert [(one.slices, one.activity) for one in gpu.instances] == [
+        (pytest.approx(1 / instances), pytest.approx(1.0))] * instances
+
+
 def test_masks_of_power_profiles_which_the_exporter_cannot_print_spoil_no_other_row():
     labels = 'gpu="0",UUID="GPU-a",modelName="NVIDIA B200",Hostname="n"'
     page = (f"DCGM_FI_DEV_POWER_USAGE{{{labels}}} 500\n"

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ....exporters.mig import slices_of
 from ....storage.eligibility import has_features
 from ....storage.gpu_slices import SmallerSlice
 from ....storage.owners import OwnerKind
@@ -129,6 +130,8 @@ class _GpuSizes:
         self._gpus = {(gpu.node, gpu.uuid): gpu for gpu in fresh}
         self._nodes = [node for node in context.snapshot.nodes if node.slices and node.state is NodeState.UP]
         self._memory = {gpu.node: gpu.memory_total_bytes for gpu in fresh if gpu.memory_total_bytes}
+        self._models = {node.name: node.gpu_model for node in context.snapshot.nodes} | {
+            gpu.node: gpu.model for gpu in fresh if gpu.model}
         self._held: dict[HeldRun, list[GpuReading | None]] = {}
         verdicts = context.assessment.gpu_verdicts if context.assessment is not None else ()
         for verdict in verdicts:
@@ -156,7 +159,9 @@ class _GpuSizes:
 
     def of(self, held: str, job: Job) -> Size:
         """Return the size of what a job holds."""
-        return _profile(held) or Size(1.0, max(self._memory.get(part.node) or 0.0 for part in job.allocations))
+        sizes = [_profile(held, self._models.get(part.node, "")) for part in job.allocations]
+        return min(filter(None, sizes), default=Size(
+            1.0, max(self._memory.get(part.node) or 0.0 for part in job.allocations)))
 
     def offers(self, job: Job) -> Mapping[str, _Offer]:
         """Return what nodes hand out that a job may use; taints are not looked at."""
@@ -164,7 +169,7 @@ class _GpuSizes:
         for node in self._nodes:
             if _may(job, node):
                 for name, total, taken in node.slices:
-                    size = _profile(name) or self._turn(node, name, total)
+                    size = _profile(name, self._models[node.name]) or self._turn(node, name, total)
                     if size is not None and total > 0:
                         offer = offers.setdefault(name, _Offer(size))
                         offer.size = Size(*map(min, offer.size, size))
@@ -179,10 +184,10 @@ class _GpuSizes:
         return Size(node.gpus / total, memory * node.gpus / total)
 
 
-def _profile(name: str) -> Size | None:
-    """Return the size of a MIG instance by its name."""
+def _profile(name: str, model: str) -> Size | None:
+    """Return the size of a MIG instance by its name, of a GPU of that model."""
     match = _PROFILE.fullmatch(name)
-    return Size(int(match[1]) / 7.0, int(match[2]) * 1e9 * _USABLE) if match else None
+    return Size(min(1.0, int(match[1]) / slices_of(model)), int(match[2]) * 1e9 * _USABLE) if match else None
 
 
 def _may(job: Job, node: Node) -> bool:
@@ -204,7 +209,7 @@ def _held(job: Job) -> str:
     slices = job.request.details.slices
     if sum(part.gpus for part in job.allocations) == pods and not slices:
         return WHOLE
-    if len(slices) == 1 and slices[0][1] == pods and _profile(slices[0][0]):
+    if len(slices) == 1 and slices[0][1] == pods and _PROFILE.fullmatch(slices[0][0]):
         return slices[0][0]
     return ""
 

@@ -81,6 +81,21 @@ def test_one_peak_within_the_window_keeps_the_whole_gpu():
     assert watched(service(), (0.08, 6 * GB), recommender=recommender) == ()
 
 
+@pytest.mark.parametrize(("told", "listed"), [("", "NVIDIA-A30"), ("NVIDIA A30", "a30-mig")])
+def test_an_instance_of_a_gpu_of_four_slices_is_a_quarter_of_it(told, listed):
+    quarter, half = "nvidia.com/mig-1g.6gb", "nvidia.com/mig-2g.12gb"
+    ground = (Node("n0", ("p",), 8, gpu_model="a30"),
+              Node("n1", ("p",), 2, gpu_model=listed, slices=((quarter, 8, 0), (half, 4, 0))))
+    others = (gpu(0, 0.0, 0.0, "n1", model=told),)
+    (row,) = watched(service(), (0.19, 4 * GB), ground=ground, others=others)
+    assert (row.advised, "has 25 % and 5.4 GB" in row.reason) == (quarter, True)
+    job = replace(service(node="n1"), request=Request(0, details=Details(slices=((half, 1),))),
+                  allocations=(Allocation("n1", 0, None, members=("team/llm-0",)),))
+    used = (GpuInstance("1", 0.5, 0.38, ("team/llm-0",), 4 * GB),)
+    assert [row.advised for row in watched(job, (0.1, 4 * GB), ground=ground, others=others, instances=used)] == [
+        quarter]
+
+
 @pytest.mark.parametrize(("activity", "memory"), [(None, 6 * GB), (0.08, None)])
 def test_nothing_is_said_of_what_is_not_measured(activity, memory):
     assert watched(service(), (activity, memory)) == ()
