@@ -14,6 +14,9 @@ def test_slices_are_those_of_the_product_and_seven_of_one_that_is_not_known(prod
 
 
 @pytest.mark.parametrize(("product", "memory"), [
-    ("NVIDIA-A100-SXM4-40GB", 40), ("NVIDIA-H100-80GB-HBM3", 80), ("NVIDIA-A30", 24), ("NVIDIA-L40S", 0)])
+    ("NVIDIA-A100-SXM4-40GB", 40), ("NVIDIA-H100-80GB-HBM3", 80), ("NVIDIA-A30", 24), ("NVIDIA-L40S", 0),
+    ("NVIDIA-H200", 141), ("NVIDIA-H200-NVL", 141), ("NVIDIA-B200", 180), ("NVIDIA-GB200", 186),
+    ("NVIDIA-GH200-480GB", 96), ("NVIDIA-GH200-144G-HBM3e", 144), ("NVIDIA-H100-PCIe", 80), ("NVIDIA-H100-NVL", 94),
+    ("NVIDIA-H100-SXM5-94GB", 94), ("NVIDIA-H20-3e", 141)])
 def test_memory_is_what_the_product_names_or_is_known_to_have(product, memory):
     assert memory_of(product) == memory

@@ -231,7 +231,10 @@ def test_gpus_are_counted_as_gpus_whatever_is_handed_out(store, read):
     ("NVIDIA-A100-SXM4-40GB-MIG-2g.10gb", 24), ("NVIDIA-A100-SXM4-80GB-MIG-3g.40gb", 16),
     ("NVIDIA-A100-SXM4-80GB-MIG-4g.40gb", 8), ("NVIDIA-H100-80GB-HBM3-MIG-1g.20gb", 32),
     ("NVIDIA-H200-MIG-3g.71gb", 16), ("NVIDIA-H200-MIG-1g.18gb", 56), ("NVIDIA-A30-MIG-1g.6gb", 32),
-    ("NVIDIA-A30-MIG-2g.12gb", 16), ("NVIDIA-A100-SXM4-80GB-MIG-7g.80gb", 8)])
+    ("NVIDIA-A30-MIG-2g.12gb", 16), ("NVIDIA-A100-SXM4-80GB-MIG-7g.80gb", 8), ("NVIDIA-H200-MIG-1g.35gb", 32),
+    ("NVIDIA-H200-MIG-2g.35gb", 24), ("NVIDIA-B200-MIG-1g.45gb", 32), ("NVIDIA-B200-MIG-1g.23gb", 56),
+    ("NVIDIA-GB200-MIG-1g.47gb", 32), ("NVIDIA-GH200-480GB-MIG-1g.24gb", 32),
+    ("NVIDIA-GH200-144G-HBM3e-MIG-1g.36gb", 32), ("NVIDIA-GB300-MIG-1g.70gb", 32)])
 def test_gpus_that_are_all_cut_alike_are_counted_by_how_many_instances_fit_one(store, read, product, handed):
     store.put(NODES, make.node("n", handed, {"nvidia.com/gpu.count": str(handed), "nvidia.com/gpu.product": product}))
     assert only(read().nodes).gpus == 8
