@@ -48,6 +48,12 @@ def number(value: object) -> float | None:
         return None
 
 
+def _of_part(value: object) -> float | None:
+    """Return watts of a property of one of several parts, 0 where it draws nothing: a supply that stands by."""
+    reading = value.get("Reading") if isinstance(value, dict) else value
+    return 0.0 if reading == 0 and not isinstance(reading, bool) else number(value)
+
+
 def _environment(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     path = link(chassis, "EnvironmentMetrics")
     metrics = bmc.get(path) if path else {}
@@ -58,7 +64,7 @@ def _environment(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
 def _supplies(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     path = link(chassis, "PowerSubsystem")
     listed = link(bmc.get(path), "PowerSupplies") if path else ""
-    total, count, collection = 0.0, 0, bmc.get(listed) if listed else {}
+    total, collection = 0.0, bmc.get(listed) if listed else {}
     if not shows_all(collection, MOST_SUPPLIES):
         return None
     paths = members(collection, MOST_SUPPLIES)
@@ -67,11 +73,11 @@ def _supplies(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
         if _is_absent(supply):
             continue
         metrics = link(supply, "Metrics")
-        watts = number(bmc.get(metrics).get("InputPowerWatts")) if metrics else None
+        watts = _of_part(bmc.get(metrics).get("InputPowerWatts")) if metrics else None
         if watts is None:
             return None  # a part of the supplies is no wall power
-        total, count = total + watts, count + 1
-    return ChassisPower(total, supplies=len(paths), place="PowerSupplies") if count else None
+        total += watts
+    return ChassisPower(total, supplies=len(paths), place="PowerSupplies") if total else None
 
 
 def _control(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
@@ -149,8 +155,7 @@ def _of_equipment(bmc: Bmc, path: str) -> ChassisPower | None:
         return None
     metrics = link(resource, "Metrics")
     power = bmc.get(metrics).get("PowerWatts") if metrics else None
-    reading = power.get("Reading") if isinstance(power, dict) else power
-    watts = 0.0 if reading == 0 and not isinstance(reading, bool) else number(power)
+    watts = _of_part(power)
     if watts is None:
         raise SourceError(f"{path.rstrip('/').rpartition('/')[2][:80]} does not report its power: without it the sum "
                           "is not the rack's")

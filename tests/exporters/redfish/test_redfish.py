@@ -44,6 +44,8 @@ SUPPLIES = {"PS1": 1510.0, "PS2": 1490.5, "PS3": "absent"}
     ({"environment": 3001.0}, 3001.0),
     ({"environment": {"Reading": None}, "supplies": SUPPLIES, "control": 2.0}, 3000.5),
     ({"supplies": SUPPLIES | {"PS2": None}, "control": 2990}, 2990.0),
+    ({"supplies": SUPPLIES | {"PS2": False}, "control": 2990}, 2990.0),
+    ({"supplies": {"PS1": 0, "PS2": 0.0}, "control": 2990}, 2990.0),
     ({"control": None, "average": 2950.0}, 2950.0),
     ({"control": 0, "sensor": 2940.0}, 2940.0),
     ({"environment": {"Reading": "a lot"}, "control": True, "sensor": 2930.0}, 2930.0),
@@ -54,9 +56,9 @@ def test_the_first_place_that_tells_is_believed(start, parts, expected):
 
 @pytest.mark.parametrize(("supplies", "expected"), [
     (SUPPLIES, (3000.5, 3)), ({name: SUPPLIES[name] for name in ("PS1", "PS2")}, (3000.5, 2)),
-    ({"PS1": 1500.0}, (1500.0, 1))])
+    ({"PS1": 1500.0}, (1500.0, 1)), ({"PS1": 800.0, "PS2": 0}, (800.0, 2)), ({"PS1": 0.0, "PS2": 800.0}, (800.0, 2))])
 def test_a_reading_says_of_how_many_supplies_it_is_the_sum_absent_ones_included(start, supplies, expected):
-    """A supply that is listed as absent draws nothing; one that is no longer listed may draw anything."""
+    """A supply that is listed as absent or stands by draws nothing; one that is no longer listed may draw anything."""
     found = source(start(chassis(empty(), "Self", "RackMount", supplies=supplies)))
     (node,) = found.read().nodes
     assert (node.power_watts, node.meters, node.meter) == (*expected, "PowerSupplies")
