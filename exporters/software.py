@@ -19,8 +19,7 @@ _NAMED = re.compile(r"\b(image|container|framework|cuda)\s*=\s*([^\s,;|]{1,200})
 _CUDA = re.compile(r"(?<![a-z])cuda(?:[-_:/=]?v?)(\d{1,2}(?:\.\d{1,2})?)(?!\d)", re.IGNORECASE)
 _SHORT_CUDA = re.compile(r"(?<![a-z0-9])cu(1[0-9])(\d)(?!\d)", re.IGNORECASE)
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_CREDENTIALS = re.compile(r"^[^/@#]*:[^/@#]*@")
-"""A user with a password before the registry: ``docker://alice:secret@registry/image``."""
+_DIGEST = re.compile(r"@sha[0-9]{3}:[0-9a-z]*$", re.IGNORECASE)
 
 
 class Software(NamedTuple):
@@ -55,9 +54,13 @@ def software(image: str, *texts: str) -> Software:
 
 
 def _image(name: str) -> str:
-    """Return an image's name without scheme, password and digest; enroot writes ``registry#image``."""
-    image = _CREDENTIALS.sub("", _SCHEME.sub("", clean(name[:LONGEST_READ]).strip())).replace("#", "/", 1)
-    return "".join(image.partition("@sha256:")[0].split())[:LONGEST_IMAGE]
+    """Return an image's name without scheme, user, password and digest; enroot writes ``registry#image``."""
+    given = "".join(clean(name[:LONGEST_READ]).split())
+    image = _DIGEST.sub("", _SCHEME.sub("", given))
+    # A password may hold any of @ # / too; a path on the server has no user before it.
+    if not re.match("/(?!/)", given):
+        image = image.rpartition("@")[2].replace("#", "/", 1)
+    return image[:LONGEST_IMAGE]
 
 
 def _framework(*texts: str) -> str:

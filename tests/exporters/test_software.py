@@ -21,6 +21,22 @@ def test_what_is_known_by_its_form_is_told(image, texts, told):
     assert software(image, *texts) == Software(*told)
 
 
+@pytest.mark.parametrize("scheme", ["docker://", "docker:///", "//", ""])
+@pytest.mark.parametrize("login", ["alice:secret", "alice:p@ss", "alice:p#ss", "alice:p/ss", "alice:p/s#s@s:s", "alice",
+                                   ":p@ss", "alice:a@sha256:b", "$oauthtoken"])
+@pytest.mark.parametrize(("image", "told"), [
+    ("reg.io/img:1", "reg.io/img:1"), ("reg.io#lab/img", "reg.io/lab/img"),
+    ("reg.io:5000/img@sha256:0af", "reg.io:5000/img"), ("img@sha512:0AF", "img")])
+def test_no_user_and_no_part_of_a_password_is_kept_of_an_image_whatever_the_password_holds(scheme, login, image, told):
+    assert software(f"{scheme}{login}@{image}").image == told
+    assert software("", f"container={scheme}{login}@{image} framework=jax").image == told
+
+
+@pytest.mark.parametrize("path", ["/images/own@v2.sqsh", "/home/ada@lab/a#b.sqsh"])
+def test_a_path_on_the_server_is_kept_whole(path):
+    assert software(path).image == path
+
+
 def test_nothing_is_kept_of_a_comment_but_what_is_known_by_its_form():
     assert software("", "my private diary: cudaless pytorchish, barracuda 12") == NOTHING
 
