@@ -7,6 +7,7 @@ recorded one are judged alike.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from functools import cached_property
 from operator import add
 
@@ -30,7 +31,7 @@ from .nodes import (
     unused_share,
     wall,
 )
-from .readings import Fleet, WatchedGpu
+from .readings import Fleet, SampleStreak, WatchedGpu
 from .stranded import DemandMix, PendingQueue, fragmentation
 from .utilization import UtilizationWindow
 from .wall_meters import Enclosures, LastWalls
@@ -230,8 +231,35 @@ class WasteAccountant:
         return self._windows.drain()
 
     def renewed(self, settings: WasteSettings, interval_s: float) -> WasteAccountant:
-        """Return an accountant of other settings that goes on from this one: a reload resets no exported counter."""
+        """Return an accountant of other settings that goes on from this one: a reload resets no exported counter.
+
+        Only what rests on a setting that changed is seen anew. This accountant must not be used any more.
+        """
         fresh = WasteAccountant(settings, interval_s)
         fresh.floors.restore(self.floors.learned())
-        fresh.counters, fresh._windows = self.counters, self._windows
+        fresh.counters, fresh._windows, fresh._last_s = self.counters, self._windows, self._last_s
+        fresh._mix, fresh._fleet, fresh._enclosures = self._mix, self._fleet, self._enclosures
+        changed = {name for name in WasteSettings.model_fields
+                   if getattr(settings, name) != getattr(self._settings, name)}
+        _renew(fresh._fleet, settings, changed)
+        fresh._enclosures.renew(settings.enclosures, settings.wall_max_age, fresh._longest_s)
+        if not changed & _OF_UTILIZATION:
+            fresh._utilization = self._utilization
         return fresh
+
+
+_OF_UTILIZATION = frozenset(("utilization_window", "rated_node_watts"))
+_OF_WORK = frozenset(("epsilon", "hung_margin", "hung_activity", "models", "context_extra_watts"))
+"""What tells work, and a GPU that looks hung, from idling."""
+
+
+def _renew(fleet: Fleet, settings: WasteSettings, changed: Set[str]) -> None:
+    """Let a fleet go on with other settings; samples that these would have judged otherwise are forgotten."""
+    fleet._settings = settings
+    fleet._limits.clear()
+    fleet.last_walls.renew(settings.wall_estimate_max_age)
+    for gpu in fleet.gpus.values() if changed & _OF_WORK else ():
+        gpu.unheld.end()
+        gpu.trail.hung_s = None
+        if "epsilon" in changed:
+            gpu.trail = SampleStreak()

@@ -103,6 +103,10 @@ class LastWalls:
         self._longest_s = longest_s
         self._nodes: dict[str, _LastWall] = {}
 
+    def renew(self, longest_s: float) -> None:
+        """Remember for another time from now on."""
+        self._longest_s = longest_s
+
     def note(self, reading: NodeReading, watts: float, gpus: Mapping[str, float]) -> None:
         """Remember the watts of a meter's reading and what the measured GPUs drew when it was first seen.
 
@@ -210,6 +214,11 @@ class Enclosures:
         """Readings that are further ahead than the clock of who reads a meter may be."""
         self._awaited = frozenset[tuple[str, str]]()
         """Kinds of meters of racks of which a target has never reported."""
+
+    def renew(self, configured: Mapping[str, EnclosureSettings], max_age_s: float, early_s: float) -> None:
+        """Go on with other settings: what is known of the meters of racks that are configured still stays."""
+        self._configured, self._max_age_s, self._early_s = configured, max_age_s, early_s
+        self._meters = {key: meter for key, meter in self._meters.items() if key[0] in configured}
 
     def absorb(self, readings: Iterable[EnclosureReading], now_s: float,
                targets: Iterable[EnclosureMeter] = ()) -> None:
