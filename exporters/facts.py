@@ -139,10 +139,16 @@ def node_name(series: Mapping[str, str], target: Mapping[str, str], instance: st
     return name
 
 
+NAME_LABELS = ("node", "node_name", "Hostname", "hostname")
+"""Labels by which a series names its server, the first that it has."""
+
+
 def reported_name(series: Mapping[str, str], instance: str = "") -> str:
     """Return the server's name as its page has it, else the host that was read."""
-    return (series.get("node") or series.get("node_name") or series.get("Hostname") or series.get("hostname")
-            or host_of(instance or series.get("instance", "")))
+    for label in NAME_LABELS:
+        if name := series.get(label):
+            return name
+    return host_of(instance or series.get("instance", ""))
 
 
 def is_nobody(name: str) -> bool:

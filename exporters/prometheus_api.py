@@ -21,7 +21,7 @@ from ..storage.telemetry import GpuReading, NodeReading, Telemetry
 from . import amd, amd_smi, cgroup, dcgm, gaudi, ipmi, node, nvidia_smi, pdu
 from .deadline import all_of
 from .exposition import Samples, Series
-from .facts import NodeOf, TimeOf, is_nobody, measured, ratio, reported_name
+from .facts import NAME_LABELS, NodeOf, TimeOf, is_nobody, measured, ratio, reported_name
 from .fetch import Client
 from .http_options import HttpOptions
 from .node import MeterBook, MeterRole
@@ -36,7 +36,7 @@ _BUSY = "idlewatt:cpu_busy"
 _TIME = "idlewatt:scraped"
 _DISK, _WAITING, _FABRIC = "idlewatt:disk_busy", "idlewatt:io_waiting", "idlewatt:fabric"
 _RATIOS = (_BUSY, _DISK, _WAITING, _FABRIC)
-_BY = "job, instance, node"
+_BY = ", ".join(("job", "instance", *NAME_LABELS))
 _TOGETHER = 8
 _GPU_FACTS: dict[str, tuple[str, ...]] = (dcgm.FACTS | nvidia_smi.FACTS | amd.FACTS | amd_smi.FACTS
                                           | gaudi.FACTS)

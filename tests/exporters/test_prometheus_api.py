@@ -35,7 +35,9 @@ class Fleet:
         either = re.search(r'__name__=~"(.+?)"', query)
         names = either[1].split("|") if either else [re.search(r"(\w+)\{", query)[1]]
         names = ["busy"] if query.startswith("1 - ") else names
-        result = [{"metric": labels, "value": [NOW, str(value)]}
+        by = re.search(r"\b(?:sum|max) by \((.+?)\)", query)
+        result = [{"metric": {name: labels[name] for name in by[1].split(", ") if name in labels} if by else labels,
+                   "value": [NOW, str(value)]}
                   for name in names for labels, value in self.series.get(name, [])]
         return 200, {}, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
 
@@ -171,6 +173,19 @@ def test_servers_get_cpu_memory_and_power(clock):
     assert (node.node, node.cpu_busy_ratio) == ("dgx-01", 0.25)
     assert (node.memory_used_bytes, node.memory_total_bytes) == (70, 100)
     assert (node.power_watts, node.power_source, node.time_s) == (700, "hwmon", NOW - 7)
+
+
+@pytest.mark.parametrize("label", ["node", "node_name", "Hostname", "hostname"])
+def test_what_is_reckoned_over_a_server_is_told_of_it_by_the_label_that_names_it(clock, label):
+    host = {"job": "node", "instance": "10.0.0.1:9100", label: "dgx-01"}
+    fleet = Fleet(up=[({"job": "node", "instance": host["instance"]}, NOW - 7)], busy=[(host | {"cpu": "0"}, 0.25)],
+                  node_memory_MemTotal_bytes=[(host, 100)],
+                  node_disk_io_time_seconds_total=[(host | {"device": "sda"}, 0.5)],
+                  node_infiniband_port_data_transmitted_bytes_total=[(host | {"device": "mlx5_0"}, 0.75)],
+                  node_uname_info=[(host | {"nodename": "dgx-01.example.org"}, 1)])
+    (node,) = fleet.read(clock).nodes
+    assert (node.node, node.cpu_busy_ratio, node.memory_total_bytes) == ("dgx-01", 0.25, 100)
+    assert (node.disk_busy_ratio, node.fabric_ratio) == (0.5, 0.75)
 
 
 def test_a_prometheus_that_scrapes_nothing_but_pdus_tells_racks(clock):
