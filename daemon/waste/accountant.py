@@ -7,7 +7,6 @@ recorded one are judged alike.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
 from functools import cached_property
 from operator import add
 
@@ -31,7 +30,7 @@ from .nodes import (
     unused_share,
     wall,
 )
-from .readings import Fleet, SampleStreak, WatchedGpu
+from .readings import Fleet, WatchedGpu
 from .stranded import DemandMix, PendingQueue, fragmentation
 from .utilization import UtilizationWindow
 from .wall_meters import Enclosures, LastWalls
@@ -158,6 +157,10 @@ class NodesAssessment:
         return {name: {cause: counts[name, cause] for cause in StrandedCause} for name in self.partitions}
 
 
+_OF_UTILIZATION = frozenset(("utilization_window", "rated_node_watts"))
+"""Settings with whose change the window of utilisation begins anew."""
+
+
 class WasteAccountant:
     """Judge every cycle and keep what must outlive it: windows, floors, counters.
 
@@ -241,25 +244,8 @@ class WasteAccountant:
         fresh._mix, fresh._fleet, fresh._enclosures = self._mix, self._fleet, self._enclosures
         changed = {name for name in WasteSettings.model_fields
                    if getattr(settings, name) != getattr(self._settings, name)}
-        _renew(fresh._fleet, settings, changed)
+        fresh._fleet.renew(settings, changed)
         fresh._enclosures.renew(settings.enclosures, settings.wall_max_age, fresh._longest_s)
         if not changed & _OF_UTILIZATION:
             fresh._utilization = self._utilization
         return fresh
-
-
-_OF_UTILIZATION = frozenset(("utilization_window", "rated_node_watts"))
-_OF_WORK = frozenset(("epsilon", "hung_margin", "hung_activity", "models", "context_extra_watts"))
-"""What tells work, and a GPU that looks hung, from idling."""
-
-
-def _renew(fleet: Fleet, settings: WasteSettings, changed: Set[str]) -> None:
-    """Let a fleet go on with other settings; samples that these would have judged otherwise are forgotten."""
-    fleet._settings = settings
-    fleet._limits.clear()
-    fleet.last_walls.renew(settings.wall_estimate_max_age)
-    for gpu in fleet.gpus.values() if changed & _OF_WORK else ():
-        gpu.unheld.end()
-        gpu.trail.hung_s = None
-        if "epsilon" in changed:
-            gpu.trail = SampleStreak()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Set
 
 from ...storage.telemetry import GpuReading, NodeReading, Telemetry
 from ..settings.waste import WasteSettings
@@ -122,6 +122,9 @@ NODE_CEILING_WATTS = 50_000.0  # no server draws more: a larger reading has anot
 WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", MODULES, "estimated")
 """The first that is fresh wins; an unknown source comes last."""
 
+_OF_WORK = frozenset(("epsilon", "hung_margin", "hung_activity", "models", "context_extra_watts"))
+"""Settings that tell work, and a GPU that looks hung, from idling."""
+
 RENEWED_WITHIN = 2.0
 """Times the longest time between two looks after which a counter that moves again tells of too long a time."""
 
@@ -202,6 +205,17 @@ class Fleet:
         """By server, source and meter."""
         self.rejected: Counter[str] = Counter()
         self._forgot_s = self._absorbed_s = -math.inf
+
+    def renew(self, settings: WasteSettings, changed: Set[str]) -> None:
+        """Go on with other settings; samples that those which changed would have judged otherwise are forgotten."""
+        self._settings = settings
+        self._limits.clear()
+        self.last_walls.renew(settings.wall_estimate_max_age)
+        for gpu in self.gpus.values() if changed & _OF_WORK else ():
+            gpu.unheld.end()
+            gpu.trail.hung_s = None
+            if "epsilon" in changed:
+                gpu.trail = SampleStreak()
 
     def absorb(self, telemetry: Telemetry, now_s: float, longest_s: float) -> None:
         """Take in what a cycle read; what is late, early or implausible is counted and left out."""
