@@ -151,7 +151,7 @@ class Partition:
     nodes: tuple[str, ...]
     max_time_s: float | None = None
     default: bool = False
-    up: bool = True
+    up: bool = True  # jobs that wait in it may start
     priority_tier: int = 1
     priority_factor: int = 1
     """What its jobs' priority gains, in relation to that of other partitions."""
@@ -165,13 +165,13 @@ class Partition:
     qos_denied: tuple[str, ...] = ()
     qos: str = ""
     """The quality of service whose ceilings bind all its jobs."""
-    preempt_mode: tuple[str, ...] = ()
-    """How its jobs are preempted, upper case; () as the cluster says."""
+    preempt_mode: tuple[str, ...] = ()  # how its jobs are preempted, upper case; () as the cluster says
     reservation_required: bool = False
     exclusive: bool = False  # its jobs get whole nodes, whatever they ask for
     memory_per_gpu_bytes: int = 0
     """What a job that says nothing of memory gets with each GPU."""
     cpus_per_gpu: int = 0
+    draining: bool = False  # it takes no new jobs
     billing_weights: Amounts | None = None
     """What a job is charged for a unit of each resource (of memory, a byte); () where its CPUs count, None unknown."""
 

@@ -81,15 +81,18 @@ def smaller_shapes(snapshot: SchedulerSnapshot, now_s: float, job: Job, policy: 
         -> tuple[SmallerRequest, ...]:
     """Return of each kind of shape the largest that would start now, or else what became of the smallest.
 
-    Components of heterogeneous jobs are not tried: () is returned, as for a job that is as small as can be.
+    Components of heterogeneous jobs are not tried: () is returned, as for a job that is as small as can be, and for one
+    whose partitions take no new jobs.
     """
-    if job.group:
+    draining = {partition.name for partition in snapshot.partitions if partition.draining}
+    partition = ",".join(name for name in job.partition.split(",") if name not in draining)
+    if job.group or (draining and not partition):
         return ()
     others = tuple(other for other in snapshot.jobs if other.key != job.key)
     waiting = sum(other.state is JobState.PENDING for other in others)
     runs = max(1, min(MOST_RUNS, WORK // (waiting + 1)))
     trial = ShapeTrial(replace(snapshot, jobs=others), now_s, policy, left, runs)
-    new = _last_in_line(job, snapshot, now_s)
+    new = _last_in_line(replace(job, partition=partition), snapshot, now_s)
     kinds = (_fewer_gpus(new), _spread(new), _less_beside(new), _shorter(new))
     return tuple(verdict for kind in kinds if (verdict := _largest(trial, kind)) is not None)
 

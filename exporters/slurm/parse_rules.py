@@ -11,6 +11,8 @@ from .fields import UNSET, BadRecord, Fields
 MIB = 2**20
 MOST = 2**31
 """Counts from here on are Slurm's "unlimited"."""
+DRAIN = "DRAIN"
+"""The state of a partition that takes no new jobs and starts those that wait in it."""
 PARENTS = 0x7FFFFFFF
 """Shares of an association that has its parent's."""
 
@@ -25,7 +27,8 @@ def _flat_partition(raw: Fields) -> Partition:
     flags = {flag.lower() for flag in raw.texts("flags")}
     return Partition(
         name=named(raw), nodes=expand(raw.text("nodes")), max_time_s=None if limit is None else limit * 60,
-        default="default" in flags, up="UP" in raw.texts("state"), priority_tier=1 if tier is None else tier,
+        default="default" in flags, up=not {"UP", DRAIN}.isdisjoint(raw.texts("state")),
+        draining=DRAIN in raw.texts("state"), priority_tier=1 if tier is None else tier,
         priority_factor=_factor(raw.integer("priority_job_factor")),
         least_nodes=_count(raw, "min nodes per job") or 0, most_nodes=_count(raw, "maximum_nodes_per_job"),
         most_cpus_per_node=_count(raw, "maximum_cpus_per_node"),
@@ -40,10 +43,11 @@ def _nested_partition(raw: Fields) -> Partition:
     limit = most.number("time")
     accounts, qos = raw.part("accounts"), raw.part("qos")
     flags = {flag.lower() for flag in (*raw.texts("flags"), *raw.part("partition").texts("flags"))}
+    states = raw.part("partition").texts("state")
     return Partition(
         name=named(raw), nodes=expand(raw.part("nodes").text("configured")),
         max_time_s=None if limit is None else limit * 60, default="default" in flags,
-        up="UP" in raw.part("partition").texts("state"), priority_tier=1 if tier is None else tier,
+        up=not {"UP", DRAIN}.isdisjoint(states), draining=DRAIN in states, priority_tier=1 if tier is None else tier,
         priority_factor=_factor(raw.part("priority").integer("job_factor")),
         least_nodes=_count(least, "nodes") or 0, most_nodes=_count(most, "nodes"),
         most_cpus_per_node=_count(most, "cpus_per_node"),

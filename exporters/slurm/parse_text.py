@@ -19,6 +19,7 @@ from .billing import parse_weights
 from .fields import BadRecord
 from .gres import parse_tres, share
 from .parse_json import Parsed, accounted_state, array_of, begun
+from .parse_rules import DRAIN
 from .plausible_times import with_plausible_times
 
 SACCT_FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit",
@@ -168,7 +169,8 @@ def parse_partitions(text: str) -> Parsed[Partition]:
             partitions.append(Partition(
                 name=fields["PartitionName"], nodes=expand(fields.get("Nodes", "")),
                 max_time_s=parse_duration(fields.get("MaxTime", "UNLIMITED")), default=fields.get("Default") == "YES",
-                up=fields.get("State") == "UP", priority_tier=int(fields.get("PriorityTier", 1)),
+                up=fields.get("State") in ("UP", DRAIN), draining=fields.get("State") == DRAIN,
+                priority_tier=int(fields.get("PriorityTier", 1)),
                 priority_factor=int(fields.get("PriorityJobFactor", 1)),
                 **_partition_rules(fields)))
         except ValueError as error:

@@ -124,6 +124,16 @@ def test_components_of_heterogeneous_jobs_are_not_asked_about(licences):
     assert smaller_shapes(SchedulerSnapshot(NOW), NOW, waits("5+0", 8, group="5"), None, None) == ()
 
 
+def test_no_smaller_request_is_told_for_a_partition_that_takes_no_new_jobs():
+    job = waits("5", 8)
+    snapshot = SchedulerSnapshot(NOW, (node("a", 4),), (Partition("p", ("a",), draining=True),), (job,),
+                                 SchedulerRules(site=SITE))
+    found = next(iter(JobWaitEstimates(snapshot, NOW, POLICY, draws=2).of("5")))
+    assert found.shapes == ()
+    other = estimate("5", [node("a", 4)], runs("1", "a", 4), job)
+    assert other.shapes
+
+
 @pytest.mark.parametrize(("nodes", "each"), [(5, 4), (9, 8), (10, 3), (2, 8)])
 def test_of_equal_nodes_a_smaller_request_is_of_the_gpus_that_its_options_ask_for(nodes, each):
     job = replace(waits("5", 8), request=Request(nodes * each, nodes, each))

@@ -94,7 +94,7 @@ def test_nodes_and_partitions_of_25_05_are_read(read):
     assert (busy.state, busy.gpus, busy.gpu_indexes_allocated, busy.features) == (NodeState.UP, 4, (1, 3),
                                                                                  ("h100", "ndr"))
     assert (asleep.state, asleep.wakes, asleep.gpus_allocated) == (NodeState.POWERED_DOWN, True, 0)
-    assert (partition.nodes, partition.up, partition.most_nodes) == (("h1", "h2"), False, None)
+    assert (partition.nodes, partition.up, partition.draining, partition.most_nodes) == (("h1", "h2"), True, True, None)
 
 
 def test_reservations_and_licences_of_25_05_are_read(read):

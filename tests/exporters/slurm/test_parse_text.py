@@ -3,7 +3,8 @@ import time
 import pytest
 from cost import slowness
 
-from idlewatt.exporters.slurm.fields import BadRecord
+from idlewatt.exporters.slurm.fields import BadRecord, Fields
+from idlewatt.exporters.slurm.parse_rules import parse_partition
 from idlewatt.exporters.slurm.parse_text import (
     SACCT_FIELDS,
     SOFTWARE_FIELDS,
@@ -149,6 +150,15 @@ def test_real_partitions_and_reservations_are_read(recorded):
         ("V100", ("dgx-v100-01", "dgx-v100-02"), 172800, False, True)]
     assert (maint.name, maint.nodes, maint.maintenance) == ("maint", ("dgx-a100-02",), True)
     assert maint.end_s - maint.start_s == 3600
+
+
+@pytest.mark.parametrize(("state", "up", "draining"), [
+    ("UP", True, False), ("DRAIN", True, True), ("DOWN", False, False), ("INACTIVE", False, False)])
+def test_jobs_that_wait_in_a_draining_partition_may_start_though_it_takes_no_new_ones(state, up, draining):
+    (text,) = parse_partitions(f"PartitionName=p Nodes=a State={state}").records
+    flat = parse_partition(Fields({"name": "p", "nodes": "a", "state": state}))
+    nested = parse_partition(Fields({"name": "p", "nodes": {"configured": "a"}, "partition": {"state": [state]}}))
+    assert {(part.up, part.draining) for part in (text, flat, nested)} == {(up, draining)}
 
 
 def test_a_comment_cannot_overwrite_a_field():
