@@ -54,8 +54,8 @@ def _may_preempt(gate: Gate) -> bool:
 
 def _woken(gate: Gate, job: Job) -> tuple[Placement, str] | None:
     """Return a start on nodes some of which are powered down or waking."""
-    demand = gate.demand(job)
     for way in gate.ways(job):
+        demand = gate.demand(job, way.partition)
         usable = gate.resources.members(way.partition) & gate.opened(job, True) & ~gate.reserved(job, way.limit_s)
         placement = find_nodes(gate.resources, job, demand, usable, gate.switches(job) or 0)
         if placement is not None and _free_to_go(gate, job, way.partition, placement):
@@ -100,7 +100,7 @@ def _fewest(gate: Gate, job: Job, way: PartitionNodes, victims: list[Job]) -> tu
     for other in victims:
         resources.give_back(other)
         given.append(other)
-        placement = find_nodes(resources, job, gate.demand(job), way.usable, gate.switches(job) or 0)
+        placement = find_nodes(resources, job, gate.demand(job, way.partition), way.usable, gate.switches(job) or 0)
         if placement is not None:
             break
     if placement is None:

@@ -19,7 +19,7 @@ from ....storage.waiting import WaitReason
 from .limits import Licences, Limits
 from .node_resources import Mask, NodeResources
 from .node_search import find_nodes
-from .partition_terms import refusal_text, unfit
+from .partition_terms import PartitionTerms, refusal_text, unfit
 from .quotas import Quotas
 from .releases import PartitionShare
 from .resource_demand import ResourceDemand, demand_of
@@ -58,6 +58,7 @@ class Gate:
         self.limits, self.licences, self.quotas = Limits(snapshot), Licences(snapshot), Quotas(snapshot)
         self.site = snapshot.rules.site
         self.partitions = {partition.name: partition for partition in snapshot.partitions}
+        self._terms = PartitionTerms(snapshot)
         self.reservations = {one.name: one for one in snapshot.rules.reservations}
         self._running = Counter(job.array for job in snapshot.jobs if job.array and job.state.active)
         self._leaves = len({(node.spine, node.leaf) for node in snapshot.nodes if node.leaf})
@@ -84,16 +85,14 @@ class Gate:
         other._running, other._booked = Counter(self._running), dict(self._booked)
         return other
 
-    def demand(self, job: Job) -> ResourceDemand:
-        """Return what a job asks of nodes."""
-        key = job.key, job.partition, job.request.required_nodes
+    def demand(self, job: Job, name: str = "") -> ResourceDemand:
+        """Return what a job asks of nodes in one of its partitions, by default in the first."""
+        key = job.key, name or job.partition.split(",")[0], job.request.required_nodes
         if key not in self._wishes:
-            partition = self.partitions.get(job.partition.split(",")[0])
+            partition = self._terms.of(job, key[1])
             threads = int(self.resources.threads.max(initial=1))
             self._wishes[key] = demand_of(job, partition, self.resources.sockets, threads)
         return self._wishes[key]
-
-    # What does not depend on what is free.
 
     def bars(self, job: Job) -> Hold | None:
         """Return what keeps a job from starting even if everything were free; None when nothing does."""
@@ -135,10 +134,10 @@ class Gate:
         return wrong[0] if wrong and all(wrong) else None
 
     def _partition_bars(self, job: Job, name: str) -> Hold | None:
-        known = self.partitions.get(name)
+        known = self._terms.of(job, name)
         if known is None:
             return None
-        refusal = unfit(job, self.demand(job), known)
+        refusal = unfit(job, self.demand(job, name), known)
         return Hold(PARTITION, refusal_text(job, refusal, name)) if refusal else None
 
     def kind(self, job: Job) -> tuple[object, ...]:
@@ -148,7 +147,7 @@ class Gate:
             names = tuple(way.partition for way in self.ways(job))
             limit_s = max((way.limit_s for way in self.ways(job)), default=0.0)
             alone = job.user if job.request.details.exclusive_user or any(self.resources.owners) else ""
-            self._kinds[key] = (job.request, names, self.in_the_way(job, limit_s), alone)
+            self._kinds[key] = (job.request, names, self.in_the_way(job, limit_s), alone, self._terms.lifted(job))
         return self._kinds[key]
 
     def ways(self, job: Job) -> list[PartitionNodes]:
@@ -248,7 +247,7 @@ class Gate:
     def sought(self, job: Job, way: PartitionNodes, resources: NodeResources | None = None) -> Placement | Hold | None:
         """Return where a job could start on some nodes, on what is free now or on what is free there otherwise."""
         resources, switches = resources or self.resources_of(way), self.switches(job)
-        demand = self.demand(replace(job, partition=way.partition))
+        demand = self.demand(job, way.partition)
         if job.request.details.slices:
             way = replace(way, usable=way.usable & resources.with_slices(job))
         assumed_none = switches is None and self.assume_no_switches
@@ -345,9 +344,9 @@ class Gate:
         names = [way.partition for way in self.ways(job) if self.resources.members(way.partition)[rows].all()]
         return names[0] if names else job.partition.split(",")[0]
 
-    def wants(self, job: Job, placement: Placement | None) -> Counter[str]:
-        """Return what a job uses of everything that may be limited."""
-        demand = self.demand(job)
+    def wants(self, job: Job, placement: Placement | None, partition: str = "") -> Counter[str]:
+        """Return what a job uses of everything that may be limited, in a partition, by default in its first."""
+        demand = self.demand(job, partition)
         gpus = sum(placement.gpus) if placement else demand.gpus
         nodes = len(placement.nodes) if placement else demand.least
         cpus = max(job.request.cpus, demand.cpus_per_gpu * gpus, demand.cpus_per_node * nodes)
@@ -364,7 +363,7 @@ class Gate:
 
     def limit_bars(self, job: Job, partition: str, placement: Placement | None) -> Hold | None:
         """Return the limit that a start would break; None when there is none."""
-        wants = self.wants(job, placement)
+        wants = self.wants(job, placement, partition)
         short = self.quotas.shortage(job, wants, placement)
         if short is not None:
             return Hold(UNKNOWN if short.unknown else LIMIT, short.reason)
@@ -375,13 +374,13 @@ class Gate:
         """Take what a job that starts takes."""
         before = self.resources.free_cpus.copy()
         dealt = next((self.resources_of(way) for way in self.ways(job) if way.partition == partition), None)
-        self.resources.take(self.demand(job), placement, job.user, dealt)
+        self.resources.take(self.demand(job, partition), placement, job.user, dealt)
         self.resources.take_slices(job, placement)
-        self.quotas.add(job, self.wants(job, placement), placement)
+        self.quotas.add(job, self.wants(job, placement, partition), placement)
         # What found no room before finds none now.
         self._finds = {kind: found for kind, found in self._finds.items() if isinstance(found, Hold)}
         self._booked[partition] = self._booked.get(partition, 0) + before - self.resources.free_cpus
-        self.limits.add(job, partition, self.wants(job, placement))
+        self.limits.add(job, partition, self.wants(job, placement, partition))
         self.licences.take(job.request.details.licenses)
         self._running[job.array] += bool(job.array)
 

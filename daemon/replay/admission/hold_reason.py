@@ -54,7 +54,7 @@ def _reserved_only(gate: Gate, job: Job, ways: Sequence[PartitionNodes]) -> str:
     """Say which free nodes would do if they were not reserved; '' when there are none."""
     for way in ways:
         usable = gate.resources.members(way.partition) & gate.opened_to_any()
-        found = find_nodes(gate.resources, job, gate.demand(job), usable) if gate.reservations else None
+        found = find_nodes(gate.resources, job, gate.demand(job, way.partition), usable) if gate.reservations else None
         if found is not None:
             kept = [gate.resources.nodes[gate.resources.row[name]] for name in found.nodes
                     if not way.usable[gate.resources.row[name]]]
@@ -95,7 +95,8 @@ def could_ever(gate: Gate, job: Job) -> bool:
 def _could(gate: Gate, job: Job, ways: Sequence[PartitionNodes], nodes: object) -> bool:
     """Tell whether a job could start if nothing ran on some nodes."""
     empty = gate.resources.empty()
-    return any(find_nodes(empty, job, gate.demand(job), nodes(way)) is not None for way in ways)  # type: ignore[operator]
+    return any(find_nodes(empty, job, gate.demand(job, way.partition), nodes(way)) is not None  # type: ignore[operator]
+               for way in ways)
 
 
 def _described(job: Job, demand: ResourceDemand) -> str:

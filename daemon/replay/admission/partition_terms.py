@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
-from ....storage.records import Job, Partition
+from dataclasses import replace
+
+from ....storage.records import Job, Partition, SchedulerSnapshot
 from .resource_demand import ResourceDemand
 
 MOST_NODES = 1 << 30
 PLAIN = {"PartitionDown": "{} is closed", "PartitionTimeLimit": "it may not run for so long in {}",
          "PartitionNodeLimit": "it needs more nodes than {} has"}
 """The same where no scheduler has such words; by the partition's name."""
+_LIFTED = {"PARTITIONTIMELIMIT": "time", "PARTITION_TIME_LIMIT": "time",
+           "PARTITIONMAXNODES": "most", "PARTITION_MAXIMUM_NODE": "most",
+           "PARTITIONMINNODES": "least", "PARTITION_MINIMUM_NODE": "least"}
+"""What of a partition the flags of a QOS lift, as sacctmgr and as JSON spells them."""
+
+
+class PartitionTerms:
+    """What each partition asks of a job, less what the job's quality of service lets it exceed."""
+
+    def __init__(self, snapshot: SchedulerSnapshot) -> None:
+        self._partitions = {partition.name: partition for partition in snapshot.partitions}
+        self._lifted = {qos.name: frozenset(_LIFTED[flag] for flag in qos.flags if flag in _LIFTED)
+                        for qos in snapshot.rules.qos or ()}
+        self._bound: dict[tuple[object, ...], Partition] = {}
+
+    def lifted(self, job: Job) -> frozenset[str]:
+        """Return what the job's QOS lifts: ``time``, ``most`` and ``least`` nodes."""
+        return self._lifted.get(job.qos, frozenset())
+
+    def of(self, job: Job, name: str) -> Partition | None:
+        """Return a partition as it binds a job; None where it is not known.
+
+        What the job says nothing of it gets by the partition, whatever its QOS lifts.
+        """
+        known, lifted = self._partitions.get(name), self.lifted(job)
+        if known is None or not lifted:
+            return known
+        time = "time" in lifted and job.limit_s is not None
+        most = "most" in lifted and job.request.details.most_nodes > 0
+        key = name, time, most, lifted
+        if key not in self._bound:
+            self._bound[key] = replace(known, max_time_s=None if time else known.max_time_s,
+                                       most_nodes=None if most else known.most_nodes,
+                                       least_nodes=0 if "least" in lifted else known.least_nodes)
+        return self._bound[key]
 
 
 def unfit(job: Job, demand: ResourceDemand, partition: Partition) -> str:
