@@ -92,7 +92,7 @@ class _NodeSearch:
         self._spare = (demand.most or demand.least) - demand.least
         """How many nodes more than the fewest are requested."""
         self._missing = demand.least
-        self.left = demand.most or MOST_NODES
+        self.left = demand.widest or MOST_NODES
 
     @property
     def done(self) -> bool:

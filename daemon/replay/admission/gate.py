@@ -251,7 +251,7 @@ class Gate:
         if job.request.details.slices:
             way = replace(way, usable=way.usable & resources.with_slices(job))
         assumed_none = switches is None and self.assume_no_switches
-        if switches == 0 or demand.least == 1 == demand.most or (assumed_none and resources.as_planned):
+        if switches == 0 or demand.least == 1 == demand.widest or (assumed_none and resources.as_planned):
             return find_nodes(resources, job, demand, way.usable)
         if resources.as_planned and (found := find_nodes(resources, job, demand, way.usable)) and len(found.nodes) == 1:
             return found

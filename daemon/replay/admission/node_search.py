@@ -106,7 +106,7 @@ def _filled(resources: NodeResources, demand: ResourceDemand, fits: Mask, tasks:
             chosen: list[int]) -> list[int] | None:
     """Return rows that together have room for all tasks and GPUs, the fewest that the job takes."""
     rows = list(dict.fromkeys(chosen))
-    most = min(demand.most or int(fits.sum()), int(fits.sum()))
+    most = min(demand.widest or int(fits.sum()), int(fits.sum()))
     for number in range(max(demand.least, len(rows), _fewest(demand, fits, tasks, gpus)), most + 1):
         found = _so_many(resources, demand, fits, tasks, gpus, rows, number)
         if found is not None:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ....storage.records import Job, Partition
+from ....storage.records import Job, Partition, Request
 
 _GROUP = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
 _COUNTED = re.compile(r"(\([^()]*\)|[^&,|*()\[\]]+)\*(\d{1,5})")
@@ -28,7 +28,9 @@ class ResourceDemand:
     least: int = 1
     """Fewest nodes."""
     most: int = 0
-    """Most nodes; 0 where any number will do."""
+    """Most nodes that it asks for; 0 where any number will do."""
+    ceiling: int = 0
+    """Most nodes that its partition gives to a job that says no number; 0 where any number will do."""
     tasks: int = 1
     cpus_per_task: int = 1
     tasks_per_node: int = 0
@@ -51,7 +53,12 @@ class ResourceDemand:
     @property
     def flexible(self) -> bool:
         """Tell whether the scheduler chooses the number of nodes or how GPUs split over them."""
-        return (self.per_node == 0 and self.gpus > 1) or self.most != self.least
+        return (self.per_node == 0 and self.gpus > 1) or self.widest != self.least
+
+    @property
+    def widest(self) -> int:
+        """Return the most nodes that it may get; 0 where any number will do."""
+        return self.most or self.ceiling
 
     @property
     def adjacent(self) -> bool:
@@ -71,15 +78,16 @@ class ResourceDemand:
 def demand_of(job: Job, partition: Partition | None = None, sockets: int = 1, threads: int = 1) -> ResourceDemand:
     """Return what a job asks of nodes, with what its partition gives to jobs that do not say.
 
-    Nodes have so many sockets, and cores so many threads.
+    Nodes have so many sockets, and cores so many threads. Of nodes a job takes as many as its partition gives at least,
+    each with a task, and no more than it gives at most.
     """
     request, details = job.request, job.request.details
-    nodes = max(1, request.nodes, len(request.required_nodes))
-    per_node = request.gpus_per_node or 0
-    if per_node and not details.gpus_per_socket:
-        nodes = max(nodes, -(-request.gpus // per_node))
+    own, per_node = _nodes_asked(request), request.gpus_per_node or 0
+    per_task = max(1, -(-request.cpus // max(details.tasks, own))) if request.cpus else 1
+    nodes = max(own, partition.least_nodes if partition else 0)
+    ceiling = (partition.most_nodes or 0) if partition else 0
+    most = max(details.most_nodes, own) if details.most_nodes else 0
     tasks = max(details.tasks, nodes)
-    per_task = max(1, -(-request.cpus // tasks)) if request.cpus else 1
     memory, per_cpu, per_gpu = _memory(job, partition)
     cpus_per_gpu = details.cpus_per_gpu or (partition.cpus_per_gpu if partition else 0)
     if details.gpus_per_socket and not per_node:
@@ -89,7 +97,7 @@ def demand_of(job: Job, partition: Partition | None = None, sockets: int = 1, th
         per_task=details.gpus_per_task,
         per_socket=details.gpus_per_socket, least=nodes,
         sockets=max(1, min(sockets, -(-(-(-tasks // nodes) * per_task) // threads))),
-        most=max(details.most_nodes, nodes) if details.most_nodes else 0,
+        most=min(most, ceiling or most), ceiling=ceiling,
         tasks=tasks, cpus_per_task=per_task, tasks_per_node=details.tasks_per_node,
         cpus_per_node=max(1, details.cpus_per_node), cpus_per_gpu=cpus_per_gpu,
         memory=memory, memory_per_cpu=per_cpu, memory_per_gpu=per_gpu,
@@ -98,6 +106,12 @@ def demand_of(job: Job, partition: Partition | None = None, sockets: int = 1, th
         one_thread=details.one_thread_per_core,
         exclusive=request.exclusive or (partition is not None and partition.exclusive),
         alone=job.user if details.exclusive_user else "", contiguous=details.contiguous)
+
+
+def _nodes_asked(request: Request) -> int:
+    """Return the fewest nodes that a job asks for."""
+    nodes, per_node = max(1, request.nodes, len(request.required_nodes)), request.gpus_per_node or 0
+    return max(nodes, -(-request.gpus // per_node)) if per_node and not request.details.gpus_per_socket else nodes
 
 
 def _memory(job: Job, partition: Partition | None) -> tuple[int, int, int]:
@@ -135,7 +149,8 @@ def counts(expression: str) -> tuple[tuple[str, int], ...]:
 def special(job: Job, demand: ResourceDemand) -> bool:
     """Tell whether the engine's own terms cannot say on which nodes a job may start together."""
     features = job.request.features
-    switched = job.request.details.switches != 0 and demand.most != 1
-    return bool(demand.contiguous or demand.per_socket or switched or demand.whole_memory or demand.alone
+    switched = job.request.details.switches != 0 and demand.widest != 1
+    more = demand.least > _nodes_asked(job.request)
+    return bool(more or demand.contiguous or demand.per_socket or switched or demand.whole_memory or demand.alone
                 or demand.exclusive or len(choices(features)) > 1 or counts(features)
                 or 0 < len(job.request.required_nodes) < demand.least or len(job.request.required_nodes) > 1)

@@ -61,7 +61,7 @@ class _Want:
         """Nodes that it goes on looking for."""
         self._enough = self.missing - (wanted - demand.least)
         """Nodes that count as enough before any is taken."""
-        self._least, self._most = demand.least, demand.most or MOST_NODES
+        self._least, self._most = demand.least, demand.widest or MOST_NODES
         self._cpus_missing = max(demand.tasks * demand.cpus_per_task, demand.cpus_per_node)
         self._gpus_missing = demand.gpus if by_job else 0
 

@@ -1,8 +1,11 @@
 """What a partition asks of jobs, and what the quality of service of a job lifts of it."""
 
+from dataclasses import replace
+
 import pytest
 
 from idlewatt.daemon.replay.admission.gate import Gate, Hold
+from idlewatt.daemon.replay.admission.resource_demand import special
 from idlewatt.exporters.slurm.fields import Fields
 from idlewatt.exporters.slurm.parse_rules import parse_qos
 from idlewatt.exporters.slurm.parse_settings import QOS_FIELDS, parse_qos_table
@@ -72,3 +75,35 @@ def test_both_spellings_of_the_flags_are_read_as_slurm_writes_them():
     for qos in (listed, json):
         judge = gate_of([Partition("p", BOTH, 86400.0, most_nodes=1)], Qos(qos.name, flags=qos.flags))
         assert judge.bars(asks(2, 2, 1, most_nodes=2, limit_s=7 * 86400.0)) is None
+
+
+WIDE, NARROW = Partition("p", BOTH, least_nodes=2), Partition("p", BOTH, most_nodes=1)
+
+
+@pytest.mark.parametrize(("partition", "job", "flags", "placed"), [
+    (WIDE, asks(4, 1, 4), (), "a:4,b:4"),
+    (WIDE, asks(4), (), "a:3,b:1"),
+    (WIDE, asks(4, 1, 4), ("PARTITIONMINNODES",), "a:4"),
+    (NARROW, asks(12), (), "room"),
+    (NARROW, asks(8), (), "a:8"),
+    (NARROW, asks(12), ("PARTITIONMAXNODES",), "room"),
+    (NARROW, asks(12, most_nodes=2), ("PARTITIONMAXNODES",), "a:8,b:4"),
+    (Partition("p", BOTH, most_nodes=2), asks(12), (), "a:8,b:4"),
+])
+def test_a_job_takes_as_many_nodes_as_its_partition_gives_at_least_and_at_most(partition, job, flags, placed):
+    assert judged(partition, job, *flags) == placed
+
+
+def test_each_partition_of_a_job_gives_it_the_number_of_nodes_that_is_its_own():
+    wide, narrow = Partition("wide", BOTH, least_nodes=3, priority_tier=2), Partition("narrow", BOTH, most_nodes=1)
+    for listed in ("wide,narrow", "narrow,wide"):
+        judge, job = gate_of([wide, narrow]), asks(4, 1, 4, partition=listed)
+        assert (judge.bars(job), str(judge.find(job))) == (None, "a:4")
+
+
+@pytest.mark.parametrize(("least", "nodes"), [(2, 2), (0, 1)])
+def test_a_start_is_advised_on_as_many_nodes_as_a_partition_gives_at_least(least, nodes):
+    judge, job = gate_of([replace(WIDE, least_nodes=least)]), asks(4, 1, 4, most_nodes=2)
+    assert special(job, judge.demand(job)) or least == 0
+    assert len(judge.admit(job, None).nodes) == nodes
+    assert int(judge.resources.free_gpus.sum()) == 16 - 4 * nodes
