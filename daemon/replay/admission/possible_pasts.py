@@ -87,7 +87,8 @@ def _on_few(found: Placement | Hold | None, job: Job) -> bool:
 def _switches_unknown(gate: Gate, entry: QueueEntry) -> bool:
     """Tell whether a job may be on several nodes, and it is not known whether it asks for few switches."""
     demand = gate.demand(entry.job)
-    several = demand.least > 1 or (demand.widest != 1 and (demand.tasks > 1 or (demand.gpus > 1 and not demand.per_node)))
+    divisible = demand.tasks > 1 or (demand.gpus > 1 and not demand.per_node)
+    several = demand.least > 1 or (demand.widest != 1 and divisible)
     return several and entry.barred is None and gate.switches(entry.job) is None
 
 
