@@ -33,13 +33,17 @@ class Reservation:
     whole: bool = True
     """It keeps all of its nodes, not some GPUs or cores of them."""
 
-    def admits(self, user: str, account: str) -> bool:
-        """Tell whether somebody may use it; of groups nobody knows the members, so they are not ruled out."""
+    def admits(self, user: str, account: str, above: tuple[str, ...] = ()) -> bool:
+        """Tell whether somebody may use it whose account stands below others, which count as well.
+
+        Of groups nobody knows the members, so they are not ruled out.
+        """
         named = [who for who in (*self.users, *self.accounts) if not who.startswith("-")]
         denied = {who[1:] for who in (*self.users, *self.accounts) if who.startswith("-")}
-        if user in denied or account in denied:
+        accounts = {account, *above}
+        if user in denied or accounts & denied:
             return False
-        return not named or user in self.users or account in self.accounts
+        return not named or user in self.users or bool(accounts & set(self.accounts))
 
     def overlaps(self, from_s: float, until_s: float) -> bool:
         """Tell whether it is in force at any time of a span."""

@@ -277,9 +277,9 @@ def _in_line(gate: Gate, job: Job, row: int, wanted: Placement | None) -> dict[i
     if job.group or "," not in job.partition or not ways:
         return {0: [QueueEntry(row, job, wanted)]}
     lines = dict[int, list[QueueEntry]]()
-    for way in ways:
-        entry = QueueEntry(row, replace(job, partition=way.partition), wanted)
-        lines.setdefault(highest - gate.tier(way.partition), []).append(entry)
+    for name in dict.fromkeys(way.partition for way in ways):
+        entry = QueueEntry(row, replace(job, partition=name), wanted)
+        lines.setdefault(highest - gate.tier(name), []).append(entry)
     return lines
 
 

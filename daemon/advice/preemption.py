@@ -56,7 +56,7 @@ def _woken(gate: Gate, job: Job) -> tuple[Placement, str] | None:
     """Return a start on nodes some of which are powered down or waking."""
     for way in gate.ways(job):
         demand = gate.demand(job, way.partition)
-        usable = gate.resources.members(way.partition) & gate.opened(job, True) & ~gate.reserved(job, way.limit_s)
+        usable = gate.resources.members(way.partition) & gate.opened(job, True) & ~gate.reserved(way.limit_s, way.own)
         placement = find_nodes(gate.resources, job, demand, usable, gate.switches(job) or 0)
         if placement is not None and _free_to_go(gate, job, way.partition, placement):
             gate.book(job, way.partition, placement)

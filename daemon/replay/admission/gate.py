@@ -22,6 +22,7 @@ from .node_search import find_nodes
 from .partition_terms import PartitionTerms, refusal_text, unfit
 from .quotas import Quotas
 from .releases import PartitionShare
+from .reservation_terms import Own, ReservationTerms
 from .resource_demand import ResourceDemand, demand_of
 
 HELD, LIMIT, LICENSES, RESERVATION, PARTITION, NODES, ROOM, NEVER, UNKNOWN, GROUP, AHEAD = (
@@ -47,6 +48,8 @@ class PartitionNodes:
     limit_s: float
     most_cpus: int | None = None
     """What all jobs of the partition may use on a node together."""
+    own: Own = ()
+    """The reservations that it uses for that."""
 
 
 class Gate:
@@ -59,7 +62,8 @@ class Gate:
         self.site = snapshot.rules.site
         self.partitions = {partition.name: partition for partition in snapshot.partitions}
         self._terms = PartitionTerms(snapshot)
-        self.reservations = {one.name: one for one in snapshot.rules.reservations}
+        self._reserving = ReservationTerms(snapshot.rules)
+        self.reservations = self._reserving.known
         self._running = Counter(job.array for job in snapshot.jobs if job.array and job.state.active)
         self._leaves = len({(node.spine, node.leaf) for node in snapshot.nodes if node.leaf})
         self._kept = [{node.reservation} - {""} for node in self.resources.nodes]
@@ -118,16 +122,8 @@ class Gate:
         return broken[0] if broken and all(broken) else None
 
     def _reservation_bars(self, job: Job) -> Hold | None:
-        for name in _names(job.request.reservation):
-            known = self.reservations.get(name)
-            if known is None:
-                continue
-            if not known.admits(job.user, job.account):
-                return Hold(RESERVATION, f"not eligible yet: the scheduler says Reservation: {name} is not for it")
-            if not known.start_s <= self.now_s < known.end_s and "FLEX" not in known.flags:
-                when = "has not begun" if known.start_s > self.now_s else "is over"
-                return Hold(RESERVATION, f"not eligible yet: the scheduler says Reservation: {name} {when}")
-        return None
+        why = self._reserving.refusal(job, self.now_s)
+        return Hold(RESERVATION, f"not eligible yet: the scheduler says Reservation: {why}") if why else None
 
     def _partitions_bar(self, job: Job) -> Hold | None:
         wrong = [self._partition_bars(job, name) for name in job.partition.split(",")]
@@ -144,39 +140,41 @@ class Gate:
         """Return what jobs have alike that find the same nodes."""
         key = job.key, job.partition, job.request.required_nodes, job.request.excluded_nodes
         if key not in self._kinds:
-            names = tuple(way.partition for way in self.ways(job))
-            limit_s = max((way.limit_s for way in self.ways(job)), default=0.0)
+            ways = self.ways(job)
+            limit_s = max((way.limit_s for way in ways), default=0.0)
             alone = job.user if job.request.details.exclusive_user or any(self.resources.owners) else ""
-            self._kinds[key] = (job.request, names, self.in_the_way(job, limit_s), alone, self._terms.lifted(job))
+            self._kinds[key] = (job.request, tuple((way.partition, way.own) for way in ways),
+                                self.in_the_way(job, limit_s), alone, self._terms.lifted(job))
         return self._kinds[key]
 
     def ways(self, job: Job) -> list[PartitionNodes]:
         """Return the nodes that a job may use now, by partition, those of the highest tier first."""
         names = [name for name in job.partition.split(",") if self._partition_bars(job, name) is None]
         names.sort(key=lambda name: -self.tier(name))
-        return [self._way(job, name) for name in names]
+        return [self._way(job, name, own) for name in names for own in self._reserving.ways(job, self.now_s)]
 
     def tier(self, partition: str) -> int:
         """Return the tier of a partition, of several the highest."""
         return max(known.priority_tier if (known := self.partitions.get(name)) else 1 for name in partition.split(","))
 
-    def _way(self, job: Job, name: str) -> PartitionNodes:
+    def _way(self, job: Job, name: str, own: Own) -> PartitionNodes:
         known = self.partitions.get(name)
         limit_s = job.limit_s or (known.max_time_s if known else None) or float("inf")
-        key = ("way", name, job.request.reservation, self.in_the_way(job, limit_s))
+        met = self._reserving.met(own, self.now_s, self.now_s + limit_s)
+        key = ("way", name, own, self._reserving.own(job, self.now_s), met)
         if key not in self._cache:
-            self._cache[key] = self.resources.members(name) & self.opened(job) & ~self.reserved(job, limit_s)
-        return PartitionNodes(name, self._cache[key], limit_s, known.most_cpus_per_node if known else None)
+            self._cache[key] = self.resources.members(name) & self.opened(job) & ~self.reserved(limit_s, own)
+        return PartitionNodes(name, self._cache[key], limit_s, known.most_cpus_per_node if known else None, own)
 
     def opened(self, job: Job, waking: bool = False) -> Mask:
         """Return which nodes take new jobs now; those under maintenance do where the job's reservation is that."""
-        key = ("open", bool(job.request.reservation) and job.request.reservation, waking)
+        own = self._reserving.own(job, self.now_s)
+        key = ("open", own, waking)
         if key not in self._cache:
-            requested = set(_names(job.request.reservation))
             nodes = self.resources.nodes
             self._cache[key] = self.resources.mask(
                 node.state.schedulable or (node.state is NodeState.RESERVED and node.reservation != "")
-                or (node.maintained and node.reservation in requested)
+                or (node.maintained and node.reservation in own)
                 or (waking and node.wakes) for node in nodes)
         return self._cache[key]
 
@@ -184,18 +182,17 @@ class Gate:
         """Return the nodes that a job may use from a later time on, when some reservations are over."""
         if begin_s <= self.now_s or not self.reservations:
             return way.usable
-        requested = set(_names(job.request.reservation))
         ends = {name: one.end_s for name, one in self.reservations.items()}
-        met = self.meets(job, begin_s, begin_s + way.limit_s)
-        key = ("from", way.partition, job.request.reservation, met)
+        met = self._reserving.met(way.own, begin_s, begin_s + way.limit_s)
+        key = ("from", way.partition, way.own, met)
         if key not in self._cache:
             blocked = self.resources.mask(ends.get(node.reservation, np.inf if node.reservation else 0) > begin_s
-                                       and node.reservation not in requested for node in self.resources.nodes)
+                                       and node.reservation not in way.own for node in self.resources.nodes)
             for name in met:
                 blocked |= self.resources.named(self.reservations[name].nodes)
             self._cache[key] = self.resources.members(way.partition) & self.opened_to_any() & ~blocked
         found = self._cache[key]
-        return found & way.usable if requested else found
+        return found & way.usable if way.own else found
 
     def opened_to_any(self) -> Mask:
         """Return which nodes take new jobs of anybody, be it of those who may use a reservation."""
@@ -211,23 +208,19 @@ class Gate:
 
     def meets(self, job: Job, begin_s: float, end_s: float) -> tuple[str, ...]:
         """Return the reservations that are not its own and that a job would meet from one moment to another."""
-        requested = set(_names(job.request.reservation))
-        return tuple(one.name for one in self.reservations.values()
-                     if one.name not in requested and one.overlaps(begin_s, end_s))
+        return self._reserving.met(self._reserving.own(job, self.now_s), begin_s, end_s)
 
-    def reserved(self, job: Job, limit_s: float) -> Mask:
-        """Return which nodes are kept for others for as long as a job may run, or are not those of its reservation."""
-        requested = _names(job.request.reservation)
-        blocked = self.resources.mask(bool(kept - set(requested)) for kept in self._kept)
-        for name in self.in_the_way(job, limit_s):
+    def reserved(self, limit_s: float, own: Own) -> Mask:
+        """Return which nodes are kept for others for as long as a job may run, or are not those of its reservations."""
+        blocked = self.resources.mask(bool(kept - set(own)) for kept in self._kept)
+        for name in self._reserving.met(own, self.now_s, self.now_s + limit_s):
             blocked |= self.resources.named(self.reservations[name].nodes)
-        if requested:
-            flexible = any("FLEX" in self.reservations[name].flags for name in requested if name in self.reservations)
-            mine = self.resources.mask(bool(kept & set(requested)) for kept in self._kept)
-            for name in requested:
-                if name in self.reservations:
-                    mine |= self.resources.named(self.reservations[name].nodes)
-            blocked |= ~mine & (not flexible)
+        if own:
+            known = [self.reservations[name] for name in own if name in self.reservations]
+            mine = self.resources.mask(bool(kept & set(own)) for kept in self._kept)
+            for one in known:
+                mine |= self.resources.named(one.nodes)
+            blocked |= ~mine & (not any("FLEX" in one.flags for one in known))
         return np.asarray(blocked)
 
     def find(self, job: Job) -> Placement | Hold:
@@ -393,7 +386,3 @@ class Gate:
     def room_for_tasks(self, job: Job) -> int:
         """Return how many more tasks of its array may run now."""
         return max(0, job.array_limit - self._running[job.array]) if job.array_limit is not None else 1 << 30
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, text.split(",")))
