@@ -7,7 +7,7 @@ GPUs times the time that jobs have run so far, ``seconds used`` the time of all 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .quotas import Flavored, Queue
@@ -31,7 +31,9 @@ class Reservation:
     groups: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     whole: bool = True
-    """It keeps all of its nodes, not some GPUs or cores of them."""
+    """It keeps all of its nodes, not some GPUs of them."""
+    cpus: int = 0
+    """CPUs that it keeps, over all of its nodes; 0 where nobody tells."""
 
     def admits(self, user: str, account: str, above: tuple[str, ...] = ()) -> bool:
         """Tell whether somebody may use it whose account stands below others, which count as well.
@@ -44,6 +46,10 @@ class Reservation:
         if user in denied or accounts & denied:
             return False
         return not named or user in self.users or bool(accounts & set(self.accounts))
+
+    def keeps_all(self, cpus: Mapping[str, int]) -> bool:
+        """Tell whether it leaves nothing of its nodes, each of which has so many CPUs, to others."""
+        return self.whole and not 0 < self.cpus < sum(cpus.get(name, 0) for name in self.nodes)
 
     def overlaps(self, from_s: float, until_s: float) -> bool:
         """Tell whether it is in force at any time of a span."""

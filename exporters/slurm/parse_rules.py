@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ...storage.records import Partition
 from ...storage.rules import Amounts, Association, Ceilings, License, Qos, Reservation
 from ..hostlist import expand
@@ -13,6 +15,7 @@ MOST = 2**31
 """Counts from here on are Slurm's "unlimited"."""
 DRAIN = "DRAIN"
 """The state of a partition that takes no new jobs and starts those that wait in it."""
+_CPUS = re.compile(r"(?:^|,)cpu=(\d{1,9})(?:,|$)")
 PARENTS = 0x7FFFFFFF
 """Shares of an association that has its parent's."""
 
@@ -94,7 +97,13 @@ def parse_reservation(raw: Fields) -> Reservation:
     return Reservation(
         named(raw), expand(raw.text("node_list")), raw.time("start_time") or 0.0, raw.time("end_time") or float("inf"),
         "MAINT" in flags, raw.texts("users"), raw.texts("accounts"), raw.texts("groups"), flags,
-        whole="gres/" not in raw.text("tres"))
+        whole="gres/" not in raw.text("tres"), cpus=kept_cpus(raw.text("tres")))
+
+
+def kept_cpus(tres: str) -> int:
+    """Return the CPUs that a reservation keeps by its ``cpu=8,gres/gpu=2``; 0 where it does not tell."""
+    match = _CPUS.search(tres)
+    return int(match[1]) if match else 0
 
 
 def parse_license(raw: Fields) -> License:

@@ -19,7 +19,7 @@ from .billing import parse_weights
 from .fields import BadRecord
 from .gres import parse_tres, share
 from .parse_json import Parsed, accounted_state, array_of, begun
-from .parse_rules import DRAIN
+from .parse_rules import DRAIN, kept_cpus
 from .plausible_times import with_plausible_times
 
 SACCT_FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit",
@@ -188,7 +188,7 @@ def parse_reservations(text: str) -> Parsed[Reservation]:
                 parse_time(fields.get("StartTime", "")) or 0.0, parse_time(fields.get("EndTime", "")) or float("inf"),
                 "MAINT" in fields.get("Flags", "").split(","), _names(fields.get("Users")),
                 _names(fields.get("Accounts")), _names(fields.get("Groups")), _names(fields.get("Flags")),
-                whole="gres/" not in fields.get("TRES", "")))
+                whole="gres/" not in fields.get("TRES", ""), cpus=kept_cpus(fields.get("TRES", ""))))
         except ValueError as error:
             skipped.append(f"{quoted(fields['ReservationName'])}: {error}"[:200])
     return Parsed(tuple(reservations), tuple(skipped))

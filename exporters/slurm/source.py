@@ -262,8 +262,9 @@ def _switched(job: Job, known: Mapping[int, tuple[int, float | None]]) -> Job:
 
 def cover(nodes: tuple[Node, ...], reservations: tuple[Reservation, ...], now_s: float) -> tuple[Node, ...]:
     """Return the nodes with the name of the reservation that covers each now."""
-    active = {node: reservation.name for reservation in reservations
-              if reservation.start_s <= now_s < reservation.end_s and reservation.whole for node in reservation.nodes}
+    cpus = {node.name: node.cpus for node in nodes}
+    active = {node: one.name for one in reservations
+              if one.start_s <= now_s < one.end_s and one.keeps_all(cpus) for node in one.nodes}
     return tuple(replace(node, reservation=active[node.name]) if node.name in active else node for node in nodes)
 
 

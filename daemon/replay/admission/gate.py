@@ -7,6 +7,7 @@ starts is booked, so that the next is checked against what is left.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,7 +63,7 @@ class Gate:
         self.site = snapshot.rules.site
         self.partitions = {partition.name: partition for partition in snapshot.partitions}
         self._terms = PartitionTerms(snapshot)
-        self._reserving = ReservationTerms(snapshot.rules)
+        self._reserving = ReservationTerms(snapshot)
         self.reservations = self._reserving.known
         self._running = Counter(job.array for job in snapshot.jobs if job.array and job.state.active)
         self._leaves = len({(node.spine, node.leaf) for node in snapshot.nodes if node.leaf})
@@ -210,10 +211,20 @@ class Gate:
         """Return the reservations that are not its own and that a job would meet from one moment to another."""
         return self._reserving.met(self._reserving.own(job, self.now_s), begin_s, end_s)
 
-    def reserved(self, limit_s: float, own: Own) -> Mask:
-        """Return which nodes are kept for others for as long as a job may run, or are not those of its reservations."""
+    def perhaps(self, job: Job, way: PartitionNodes) -> Mask:
+        """Return the nodes that a job may use if that is enough which reservations leave of those they keep in part."""
+        if not self._reserving.partial:
+            return way.usable
+        reserved = self.reserved(way.limit_s, way.own, self._reserving.partial)
+        return self.resources.members(way.partition) & self.opened(job) & ~reserved
+
+    def reserved(self, limit_s: float, own: Own, but: Collection[str] = ()) -> Mask:
+        """Return which nodes are kept for others for as long as a job may run, or are not those of its reservations.
+
+        Some reservations of others may be left out.
+        """
         blocked = self.resources.mask(bool(kept - set(own)) for kept in self._kept)
-        for name in self._reserving.met(own, self.now_s, self.now_s + limit_s):
+        for name in self._reserving.met((*own, *but), self.now_s, self.now_s + limit_s):
             blocked |= self.resources.named(self.reservations[name].nodes)
         if own:
             known = [self.reservations[name] for name in own if name in self.reservations]

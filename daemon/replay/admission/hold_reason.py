@@ -8,7 +8,7 @@ import numpy as np
 
 from ....storage.recommendations import Placement
 from ....storage.records import Job, Node, NodeState
-from .gate import NEVER, NODES, ROOM, Gate, Hold, PartitionNodes
+from .gate import NEVER, NODES, ROOM, UNKNOWN, Gate, Hold, PartitionNodes
 from .node_resources import Mask
 from .node_search import find_nodes
 from .resource_demand import ResourceDemand, choices
@@ -32,6 +32,9 @@ def _why(gate: Gate, job: Job) -> Hold:
     if not _could(gate, job, ways, lambda way: gate.resources.members(way.partition)):
         return Hold(NEVER, f"can never run: {_never(job, demand, partition, int(capable.sum()))}"
                     if members.any() else "can never run: the cluster has no such partition")
+    doubt = _in_doubt(gate, job, ways)
+    if doubt:
+        return Hold(UNKNOWN, doubt)
     if not _could(gate, job, ways, lambda way: way.usable):
         return Hold(NODES, _kept(gate, job, demand, capable, _any(gate, [way.usable for way in ways])))
     reserved = _reserved_only(gate, job, ways)
@@ -48,6 +51,18 @@ def _why(gate: Gate, job: Job) -> Hold:
     if demand.adjacent:
         return Hold(ROOM, f"no {demand.least} free nodes stand side by side in {partition}")
     return Hold(ROOM, "")
+
+
+def _in_doubt(gate: Gate, job: Job, ways: Sequence[PartitionNodes]) -> str:
+    """Say which nodes would do if enough of them is left beside reservations of others; '' when there are none."""
+    for way in ways:
+        perhaps = gate.perhaps(job, way)
+        if (perhaps & ~way.usable).any():
+            found = find_nodes(gate.resources, job, gate.demand(job, way.partition), perhaps)
+            kept = [name for name in found.nodes if not way.usable[gate.resources.row[name]]] if found else []
+            if kept:
+                return f"unknown: how much of {_listed(kept)} is left beside its reservation is not known"
+    return ""
 
 
 def _reserved_only(gate: Gate, job: Job, ways: Sequence[PartitionNodes]) -> str:

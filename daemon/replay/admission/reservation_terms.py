@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ....storage.records import Job
-from ....storage.rules import Reservation, SchedulerRules
+from ....storage.records import Job, SchedulerSnapshot
+from ....storage.rules import Reservation
 
 Own = tuple[str, ...]
 """Names of the reservations that a job uses at once; () for none."""
@@ -14,8 +14,11 @@ Own = tuple[str, ...]
 class ReservationTerms:
     """The reservations of a moment, and the accounts above those that they may name."""
 
-    def __init__(self, rules: SchedulerRules) -> None:
+    def __init__(self, snapshot: SchedulerSnapshot) -> None:
+        rules, cpus = snapshot.rules, {node.name: node.cpus for node in snapshot.nodes}
         self.known = {one.name: one for one in rules.reservations}
+        self.partial = frozenset(one.name for one in rules.reservations if not one.keeps_all(cpus))
+        """Those that keep some GPUs or CPUs of their nodes, of which nobody tells on which they are."""
         self._parents = {one.account: one.parent for one in rules.associations or () if not one.user}
         self._magnetic = [one for one in rules.reservations if "MAGNETIC" in one.flags and (one.users or one.accounts)]
 

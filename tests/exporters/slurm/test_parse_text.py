@@ -4,7 +4,7 @@ import pytest
 from cost import slowness
 
 from idlewatt.exporters.slurm.fields import BadRecord, Fields
-from idlewatt.exporters.slurm.parse_rules import parse_partition
+from idlewatt.exporters.slurm.parse_rules import parse_partition, parse_reservation
 from idlewatt.exporters.slurm.parse_text import (
     SACCT_FIELDS,
     SOFTWARE_FIELDS,
@@ -15,7 +15,8 @@ from idlewatt.exporters.slurm.parse_text import (
     parse_time,
     print_time,
 )
-from idlewatt.storage.records import JobState
+from idlewatt.exporters.slurm.source import cover
+from idlewatt.storage.records import JobState, Node
 
 HEADING = "|".join(SACCT_FIELDS)
 ROW = ("7|7|train|alice|nlp|A100|normal|COMPLETED|0:0|2026-11-20T10:00:00|2026-11-20T10:00:00|2026-11-20T10:01:00|"
@@ -166,6 +167,17 @@ def test_a_comment_cannot_overwrite_a_field():
     (reservation,) = parse_reservations(line).records
 
     assert (reservation.nodes, reservation.end_s) == (("a1",), float("inf"))
+
+
+@pytest.mark.parametrize(("tres", "covered"), [
+    ("cpu=8", ("", "")), ("cpu=128", ("r", "r")), ("cpu=8,gres/gpu=2", ("", "")), ("cpu=128,gres/gpu=2", ("", "")),
+    ("(null)", ("r", "r")), ("cpu=x", ("r", "r"))])
+def test_a_reservation_of_a_part_of_its_nodes_covers_none_of_them(tres, covered):
+    nodes = tuple(Node(name, ("p",), 8, cpus=64) for name in ("a1", "a2"))
+    (text,) = parse_reservations(f"ReservationName=r Nodes=a[1-2] EndTime=Unknown TRES={tres} Users=u").records
+    json = parse_reservation(Fields({"name": "r", "node_list": "a[1-2]", "tres": tres}))
+    for one in (text, json):
+        assert tuple(node.reservation for node in cover(nodes, (one,), 1e9)) == covered
 
 
 def test_no_reservations_in_the_system_is_none():

@@ -23,12 +23,11 @@ def asks(account="phys", reservation="", nodes=1, **facts):
                account=account, **{"limit_s": 3600.0, "user": "alice"} | facts)
 
 
-def judged(job, *reservations, nodes="ab", used="", associations=TREE):
+def judged(job, *reservations, nodes="ab", used="", associations=TREE, covered=True):
     """Return what becomes of a job where some nodes are in use."""
+    covering = {name: one.name for one in reservations if covered and one.start_s <= NOW for name in one.nodes}
     listed = tuple(Node(name, ("p",), 8, cpus=64, memory_bytes=1 << 39, gpus_allocated=8 * (name in used),
-                        cpus_allocated=64 * (name in used),
-                        reservation=next((one.name for one in reservations
-                                          if name in one.nodes and one.start_s <= NOW), "")) for name in nodes)
+                        cpus_allocated=64 * (name in used), reservation=covering.get(name, "")) for name in nodes)
     rules = SchedulerRules(reservations, associations=associations, site=SITE)
     judge = Gate(SchedulerSnapshot(NOW, listed, jobs=(job,), rules=rules), NOW)
     found = judge.bars(job) or judge.find(job)
@@ -85,3 +84,15 @@ def test_each_of_several_reservations_is_tried_by_itself():
     both = HELD, replace(OTHER, accounts=("phys",))
     assert judged(asks(reservation="held,other"), *both, used="a") == "b:1"
     assert judged(asks(reservation="held,other", nodes=2), *both) == "nodes"
+
+
+PART = replace(HELD, cpus=8)
+
+
+@pytest.mark.parametrize(("reservation", "used", "placed"), [
+    (PART, "b", "unknown"), (PART, "", "b:1"), (PART, "ab", "room"), (replace(PART, cpus=64), "b", "room"),
+    (replace(PART, whole=False), "b", "unknown"), (replace(PART, start_s=NOW + 60), "b", "unknown"),
+    (replace(PART, cpus=0), "b", "room")])
+def test_what_a_reservation_of_some_cores_leaves_of_its_nodes_is_not_known_and_held_from_nobody(
+        reservation, used, placed):
+    assert judged(asks("bio"), reservation, used=used, covered=False) == placed
