@@ -27,8 +27,8 @@ _MINUTES = {"gpu seconds": "GPU-minutes", "cpu seconds": "CPU-minutes", "node se
             "mem seconds": "byte-minutes of memory", "jobs seconds": "minutes of jobs"}
 _UNCOUNTED = re.compile(r"bb/")
 """Amounts of which no source tells how much is used, or how much a job would use."""
-_FACTOR_SAFE = {"USAGEFACTORSAFE", "USAGE_FACTOR_SAFE"}
-"""A flag of a QOS, as sacctmgr and as JSON spells it."""
+_FACTOR_SAFE, _BEFORE_PARTITION = {"USAGEFACTORSAFE", "USAGE_FACTOR_SAFE"}, {"OVERPARTQOS", "OVERRIDE_PARTITION_QOS"}
+"""Flags of a QOS, as sacctmgr and as JSON spells them."""
 _HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
 
 
@@ -131,7 +131,7 @@ class Limits:
         """Return the QOS of the partition and of the job, the one that counts first."""
         found = [self._qos[name] for name in dict.fromkeys((self._partition_qos.get(partition, ""), job.qos))
                  if name in self._qos]
-        return found[::-1] if any("OVERPARTQOS" in qos.flags for qos in found) else found
+        return found[::-1] if any(_BEFORE_PARTITION & set(qos.flags) for qos in found) else found
 
     def _above(self, job: Job, partition: str) -> list[Association]:
         """Return the association of the job and those above it."""

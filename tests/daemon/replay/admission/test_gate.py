@@ -339,6 +339,17 @@ def test_what_a_qos_weighs_is_unknown_where_jobs_must_end_before_all_is_used(fla
     assert judge.admit(asks(1), None).cause == "unknown"
 
 
+@pytest.mark.parametrize("flag", ["OVERPARTQOS", "OVERRIDE_PARTITION_QOS"])
+def test_a_qos_with_the_flag_goes_before_that_of_the_partition(flag):
+    def cause(*flags):
+        narrow, wide = (Ceilings(group=(("gpu", most),)) for most in (1.0, 8.0))
+        qos = Qos("narrow", narrow), Qos("wide", wide, flags=flags)
+        judge = gate([node("a")], qos=qos, partitions=[Partition("p", ("a",), qos="narrow")])
+        return getattr(judge.admit(asks(2, qos="wide"), None), "cause", None)
+
+    assert (cause(), cause(flag)) == ("limit", None)
+
+
 @pytest.mark.parametrize(("weights", "most", "reason"), [
     # The job of bob has 2 CPUs and 3 GPUs, the new one asks for 1 and 1.
     ((), 3.0, None), ((), 2.0, "the limit of QOS normal is 2 billing in all: 2 in use, it needs 1"),
