@@ -16,17 +16,19 @@ import numpy.typing as npt
 import pyarrow.compute as compute
 
 from .formats import register
-from .table import Column, TableFormat, Values, clock, respelt, text
+from .table import Column, TableFormat, Values, clock, number, plain, respelt, text
 from .trace import TraceError
 
 MINUTE = 60.0
 UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 """Slurm's memory without a unit is in mebibytes."""
-_GPU = re.compile(r"gres/gpu(?::([^=,]+))?=(\d+)")
+_GPU = re.compile(r"gres/gpu(?::([^=,]+))?=([\d_]+)")
 
 
 def elapsed(cell: str) -> float:
     """Return the seconds of ``[DD-]HH:MM:SS``."""
+    if "_" in cell:  # int() would read digit groups
+        raise ValueError(f"no time: {cell}")
     days, _, rest = cell.rpartition("-")
     hours, minutes, seconds = rest.split(":")
     return int(days or 0) * 86400 + int(hours) * 3600 + int(minutes) * 60 + float(seconds)
@@ -34,7 +36,7 @@ def elapsed(cell: str) -> float:
 
 def limit(cell: str) -> float:
     """Return the seconds of a limit in minutes; NaN when there is none or the partition's holds."""
-    return float("nan") if cell.upper() in ("UNLIMITED", "PARTITION_LIMIT", "INFINITE") else float(cell) * MINUTE
+    return float("nan") if cell.upper() in ("UNLIMITED", "PARTITION_LIMIT", "INFINITE") else plain(cell) * MINUTE
 
 
 def tres(cell: str, name: str) -> float:
@@ -45,15 +47,15 @@ def tres(cell: str, name: str) -> float:
             unit = amount[-1] if amount[-1:].isalpha() else ""
             if name == "mem" and unit not in UNITS:
                 raise ValueError(f"no unit of memory: {unit}")
-            return float(amount.removesuffix(unit)) * (UNITS[unit] if name == "mem" else 1)
+            return plain(amount.removesuffix(unit)) * (UNITS[unit] if name == "mem" else 1)
     return float("nan")
 
 
 def gpus(cell: str) -> float:
     """Return the GPUs of a list of trackable resources; typed ones count only where no total is given."""
     counts = _GPU.findall(cell)
-    totals = [int(count) for model, count in counts if not model]
-    return float(totals[0] if totals else sum(int(count) for _, count in counts))
+    totals = [plain(count) for model, count in counts if not model]
+    return totals[0] if totals else float(sum(plain(count) for _, count in counts))
 
 
 def _finish(values: Values) -> dict[str, npt.NDArray[np.bool_]]:
@@ -88,6 +90,6 @@ register(TableFormat("sacct", {
     "id": text("JobID"), "name": text("JobName", required=False), "user": text("User", required=False),
     "partition": text("Partition", required=False), "state": text("State"), "submit_s": clock("Submit"),
     "start_s": clock("Start", required=False), "limit_s": Column("TimelimitRaw", limit, required=False),
-    "_raw": Column("ElapsedRaw", float, required=False), "_elapsed": Column("Elapsed", elapsed, required=False),
+    "_raw": number("ElapsedRaw", required=False), "_elapsed": Column("Elapsed", elapsed, required=False),
     "_tres": text("AllocTRES", required=False), **_tres("_alloc_", "AllocTRES"), **_tres("_req_", "ReqTRES"),
 }, finish=_finish, delimiters="|", quoted=False, ids_recur=True))

@@ -49,7 +49,7 @@ class Column:
 
 def number(header: str, scale: float = 1.0, *, required: bool = True) -> Column:
     """Describe a column of numbers."""
-    return Column(header, float, scale, required)
+    return Column(header, plain, scale, required)
 
 
 def text(header: str, *, required: bool = True) -> Column:
@@ -62,10 +62,17 @@ def clock(header: str, *, required: bool = True) -> Column:
     return Column(header, seconds_of, 1.0, required)
 
 
+def plain(cell: str) -> float:
+    """Return a plain number; ValueError for what is none, as Python's digit groups are nowhere else."""
+    if "_" in cell:
+        raise ValueError(f"no number: {cell}")
+    return float(cell)
+
+
 def seconds_of(cell: str) -> float:
     """Return the seconds of a date or of a plain number; ValueError for neither, or a year of no trace."""
     try:
-        return float(cell)
+        return plain(cell)
     except ValueError:
         moment = datetime.fromisoformat(cell)
         time_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -298,7 +305,7 @@ def _empty(column: object) -> npt.NDArray[np.bool_]:
 
 def _numbers(cells: pa.Array, column: Column) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return the values of a column and where they cannot be read; unknown is NaN."""
-    if column.parse in (float, seconds_of):
+    if column.parse in (plain, seconds_of):
         try:
             values = cells.cast(pa.float64()).to_numpy(zero_copy_only=False)
             if np.isfinite(values).all():
@@ -317,8 +324,6 @@ def _number(cell: str, column: Column) -> float:
     assert column.parse is not None
     if cell in UNKNOWN:
         return np.nan
-    if "_" in cell:  # Python's digit groups are no number elsewhere
-        return np.inf
     try:
         return column.parse(cell) * column.scale
     except (ValueError, OverflowError):

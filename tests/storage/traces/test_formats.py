@@ -134,6 +134,23 @@ def test_memory_in_a_unit_that_slurm_lacks_costs_its_row(written, memory):
     assert (trace.id.tolist(), trace.rejections) == ([6], {"AllocTRES cannot be read": 1})
 
 
+@pytest.mark.parametrize("limit", ["10", "Partition_Limit"])
+def test_an_underscore_in_the_name_of_a_gpu_or_a_licence_or_a_word_costs_no_job_of_sacct(written, limit):
+    trace = written("sacct", "JobID|State|Submit|ElapsedRaw|TimelimitRaw|AllocTRES|ReqTRES\n"
+                             f"5|COMPLETED|1|60|{limit}|gres/gpu:nvidia_a100_80gb_pcie=2,mem=1G|license/my_lic=1\n")
+    assert (trace.rejections, trace.gpus.tolist(), trace.mem_bytes.tolist()) == ({}, [2], [GIBIBYTE])
+    assert trace.words("gpu_model") == ["nvidia_a100_80gb_pcie"]
+
+
+@pytest.mark.parametrize(("column", "cell"), [
+    ("AllocTRES", "gres/gpu=1_0"), ("AllocTRES", "gres/gpu:a_b=1_0"), ("AllocTRES", "gres/gpu=1,mem=1_0G"),
+    ("AllocTRES", "gres/gpu=1,cpu=1_0"), ("TimelimitRaw", "1_0"), ("Elapsed", "00:1_0:00")])
+def test_digit_groups_are_no_amount_of_sacct(written, column, cell):
+    row = {"AllocTRES": "gres/gpu=1", "TimelimitRaw": "10", "Elapsed": "00:01:00"} | {column: cell}
+    trace = written("sacct", f"JobID|State|Submit|{'|'.join(row)}\n5|COMPLETED|1|{'|'.join(row.values())}\n")
+    assert (len(trace), trace.rejections) == (0, {f"{column} cannot be read": 1})
+
+
 def test_sacct_without_gpus_says_what_to_ask_for(written):
     with pytest.raises(TraceError, match="ask sacct for ElapsedRaw, AllocTRES and ReqTRES"):
         written("sacct", "JobID|State|Submit|Elapsed\n1|COMPLETED|1|00:01:00\n")
