@@ -48,7 +48,7 @@ class Backlog:
 
     @property
     def damaged(self) -> int:
-        """Return how many batches on disk could not be read back."""
+        """Return how many batches on disk could not be read back; of a file that cannot be read, how many facts."""
         return self._spool.damaged if self._spool else 0
 
     def add(self, batch: Batch) -> int:
@@ -65,13 +65,17 @@ class Backlog:
 
     def first(self) -> Batch | None:
         """Return the oldest batch; None when nothing waits."""
-        waiting = self._spool.first() if self._spool else None
+        waiting = None
+        try:
+            waiting = self._spool.first() if self._spool else None
+        except OSError as error:
+            self._complain(error)
         return waiting or (self._memory[0] if self._memory else None)
 
     def done(self) -> None:
         """Let go of the oldest batch."""
-        if self._spool is not None and self._spool.first() is not None:
-            self._spool.done()
+        if self._spool is not None and self._spool.peeked:
+            self._let_go(self._spool)
         else:
             self._memory.popleft()
         if not self.items:
@@ -81,6 +85,12 @@ class Backlog:
         """Leave what is on disk to the next process."""
         if self._spool is not None:
             self._spool.close()
+
+    def _let_go(self, spool: Spool) -> None:
+        try:
+            spool.done()
+        except OSError as error:
+            self._complain(error)
 
     def _settle(self) -> int:
         """Bring to the disk what it takes."""
@@ -111,7 +121,7 @@ class Backlog:
     def _complain(self, error: OSError) -> None:
         if not self._faulty:
             assert self._spool is not None
-            log.error("the backlog cannot be kept on disk and stays in memory; a restart would lose it", extra={
+            log.error("the backlog on disk cannot be used; facts stay in memory, and a restart would lose them", extra={
                 "target": str(self._spool.folder), "error": error.strerror or str(error)})
         self._faulty = True
 

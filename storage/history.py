@@ -261,7 +261,7 @@ class History(HistoryReader):
             self._closed = True
             try:
                 self._flush()
-            except StoreError as error:
+            except (StoreError, OSError) as error:
                 log.error("closing with %d facts unwritten, of which %d are lost: %s", self.backlog,
                           self._backlog.in_memory, error)
             self.recording = self._state_of_recording()

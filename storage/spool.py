@@ -9,9 +9,10 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from . import batches
 from .batches import Batch, Damaged
@@ -23,6 +24,9 @@ SEGMENT_BYTES = 8 << 20
 """A file is closed when it is longer, and deleted once all of it is in the database."""
 LONGEST_LINE_BYTES = 1 << 28
 
+Line: TypeAlias = bytes
+"""A batch as it is on disk."""
+
 
 class SpoolBusy(OSError):
     """Another process keeps its backlog in this folder."""
@@ -33,19 +37,37 @@ class Spool:
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self.folder, self._limit_bytes = folder, limit_bytes
-        self.items = self.bytes = self.damaged = 0
+        self.damaged = 0
+        self._items: Counter[Path] = Counter()
+        self._bytes: Counter[Path] = Counter()
+        self._aside: set[Path] = set()
         self._lock: int | None = None
         self._head: BinaryIO | None = None
         self._tail: BinaryIO | None = None
         self._tail_path: Path | None = None
         self._peeked: tuple[Batch, int] | None = None
 
+    @property
+    def items(self) -> int:
+        """Return how many facts wait."""
+        return self._items.total()
+
+    @property
+    def bytes(self) -> int:
+        """Return how much of the disk they take."""
+        return self._bytes.total()
+
+    @property
+    def peeked(self) -> bool:
+        """Tell whether ``first`` gave a batch that is not done."""
+        return self._peeked is not None
+
     def recover(self) -> None:
         """Count what an earlier process left; nothing is made where nothing was left."""
         if self.folder.is_dir():
             self._hold()
 
-    def append(self, line: bytes, items: int) -> bool:
+    def append(self, line: Line, items: int) -> bool:
         """Keep a batch; False when the bound leaves no room for it."""
         self._hold()
         if self.bytes + len(line) > self._limit_bytes:
@@ -60,11 +82,13 @@ class Spool:
         except OSError:
             self._give_up_tail(before)
             raise
-        self.items, self.bytes = self.items + items, self.bytes + len(line)
+        assert self._tail_path is not None
+        self._items[self._tail_path] += items
+        self._bytes[self._tail_path] += len(line)
         return True
 
     def first(self) -> Batch | None:
-        """Return the oldest batch; None when nothing waits. What is damaged is counted and passed over."""
+        """Return the oldest batch; None when nothing waits. What is damaged or cannot be read is passed over."""
         while self._peeked is None:
             line = self._next_line()
             if line is None:
@@ -73,7 +97,7 @@ class Spool:
                 self._peeked = batches.decode(line), len(line)
             except Damaged as error:
                 self._count_damage(error)
-                self.bytes -= len(line)
+                self._bytes[self._head_path()] -= len(line)
         return self._peeked[0]
 
     def done(self) -> None:
@@ -81,7 +105,9 @@ class Spool:
         if self._peeked is not None:
             batch, length = self._peeked
             self._peeked = None
-            self.items, self.bytes = self.items - batch.items, self.bytes - length
+            path = self._head_path()
+            self._items[path] -= batch.items
+            self._bytes[path] -= length
             self._tidy()
 
     def close(self) -> None:
@@ -107,7 +133,10 @@ class Spool:
             raise SpoolBusy(error.errno, "another process keeps its backlog there", str(self.folder)) from error
         self._lock = lock
         for path in self._segments():
-            self._count(path)
+            try:
+                self._count(path)
+            except OSError as error:
+                self._set_aside(path, error)
 
     def _segments(self) -> list[Path]:
         return sorted(self.folder.glob("*.jsonl"))
@@ -115,10 +144,10 @@ class Spool:
     def _count(self, path: Path) -> None:
         with path.open("rb") as file:
             while line := file.readline(LONGEST_LINE_BYTES):
-                self.bytes += len(line)
+                self._bytes[path] += len(line)
                 # What is damaged is counted and logged when its turn comes.
                 with suppress(Damaged):
-                    self.items += batches.items(line)
+                    self._items[path] += batches.items(line)
 
     def _open_tail(self) -> BinaryIO:
         if self._tail is not None and os.fstat(self._tail.fileno()).st_size >= SEGMENT_BYTES:
@@ -139,17 +168,30 @@ class Spool:
             self._tail.close()
             self._tail = None
 
-    def _next_line(self) -> bytes | None:
-        while True:
-            if self._head is None:
-                waiting = self._segments() if self._lock is not None else []
-                if not waiting:
-                    return None
-                self._head = waiting[0].open("rb")
-            line = self._head.readline(LONGEST_LINE_BYTES)
+    def _next_line(self) -> Line | None:
+        while (path := self._oldest()) is not None:
+            try:
+                if self._head is None:
+                    self._head = path.open("rb")
+                line = self._head.readline(LONGEST_LINE_BYTES)
+            except OSError as error:
+                self._set_aside(path, error)
+                continue
             if line:
                 return line
             self._drop_head()
+        return None
+
+    def _oldest(self) -> Path | None:
+        """Return the file that is read, else the oldest that can be."""
+        if self._head is not None:
+            return self._head_path()
+        waiting = self._segments() if self._lock is not None else []
+        return next((path for path in waiting if path not in self._aside), None)
+
+    def _head_path(self) -> Path:
+        assert self._head is not None
+        return Path(os.fsdecode(self._head.name))
 
     def _tidy(self) -> None:
         """Delete the oldest file when all of it was read."""
@@ -157,14 +199,32 @@ class Spool:
             self._drop_head()
 
     def _drop_head(self) -> None:
-        assert self._head is not None
-        path = Path(os.fsdecode(self._head.name))
+        path = self._head_path()
+        self._forget(path)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            self._aside.add(path)  # all of it is in the database, and would be read again for ever
+            log.error("a file of facts that are recorded cannot be deleted", extra={
+                "target": str(path), "error": error.strerror or str(error)})
+
+    def _set_aside(self, path: Path, error: OSError) -> None:
+        """Leave a file that cannot be read to the next process, which may be able to."""
+        self.damaged += max(1, self._items[path])
+        self._forget(path)
+        self._aside.add(path)
+        log.error("facts that waited on disk cannot be read and are not recorded; a restart tries it again", extra={
+            "target": str(path), "error": error.strerror or str(error)})
+
+    def _forget(self, path: Path) -> None:
+        """Neither read a file any further nor write to it."""
         if path == self._tail_path and self._tail is not None:
             self._tail.close()
             self._tail = None
-        self._head.close()
-        self._head = None
-        path.unlink(missing_ok=True)
+        if self._head is not None and path == self._head_path():
+            self._head.close()
+            self._head = None
+        del self._items[path], self._bytes[path]
 
     def _count_damage(self, error: Damaged) -> None:
         self.damaged += 1

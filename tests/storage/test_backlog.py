@@ -149,7 +149,7 @@ def test_two_processes_never_share_a_spool(tmp_path, caplog):
     other = Backlog(second)
     other.add(batch)
     assert (other.in_memory, other.items, other.first()) == (1, 1, batch)
-    assert "stays in memory" in caplog.text
+    assert "stay in memory" in caplog.text
     assert first.items == 1
 
 
