@@ -7,6 +7,7 @@ import hashlib
 import ipaddress
 import itertools
 import json
+import math
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -77,7 +78,20 @@ def parse(url: str) -> URL:
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.database in (None, "", ":memory:"):
         raise StoreError(f"{url!r} names no file, and a history in memory would not outlive the daemon")
+    _timeout_s(parsed)
     return parsed
+
+
+def _timeout_s(url: URL) -> float:
+    """Return how long to wait for another writer of an SQLite file; StoreError where the URL says no such time."""
+    told = url.query.get("timeout", str(BUSY_TIMEOUT_S))
+    try:
+        seconds = float(str(told))
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise StoreError(f"timeout={told} of the database URL is no number of seconds; write for example timeout=30")
+    return seconds
 
 
 def fingerprint(url: str) -> str:
@@ -117,7 +131,7 @@ def connect(url: URL, *, read_only: bool = False) -> Engine:
 
 
 def _sqlite_engine(url: URL, read_only: bool) -> Engine:
-    options: dict[str, Any] = {"timeout": float(str(url.query.get("timeout", BUSY_TIMEOUT_S)))}
+    options: dict[str, Any] = {"timeout": _timeout_s(url)}
     if read_only:
         url = url.set(database=f"file:{Path(url.database or '').absolute()}",
                       query={**url.query, "mode": "ro", "uri": "true"})

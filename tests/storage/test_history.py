@@ -86,6 +86,12 @@ def test_a_url_that_cannot_serve_is_refused(url, problem):
         History.open(url)
 
 
+@pytest.mark.parametrize("timeout", ["30s", "-1", "nan", "inf", "%20", "1&timeout=2"])
+def test_a_timeout_that_is_no_time_is_refused(tmp_path, timeout):
+    with pytest.raises(StoreError, match="timeout=.*seconds"):
+        database.parse(f"sqlite:///{tmp_path}/a.db?timeout={timeout}")
+
+
 def test_a_database_is_the_same_whoever_asks_it_and_however_its_url_is_written(tmp_path):
     server = [database.fingerprint(url) for url in (
         "postgresql://db/site", "postgresql://ann:secret@DB:5432/site", "postgresql+psycopg://bob@/site?host=db",
