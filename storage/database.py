@@ -70,8 +70,9 @@ def parse(url: str) -> URL:
         url = f"sqlite:///{url}"
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
-        raise StoreError(f"{url!r} is no database URL; write sqlite:////path or postgresql://user@host/name") from error
+    except (ArgumentError, ValueError):  # any of the rest may be of its password, and the cause shows some
+        raise StoreError(f"{url.partition('://')[0]}://... is no database URL; write sqlite:////path or "
+                         "postgresql://user@host/name, and a port as a number: user@host:5432") from None
     if parsed.get_backend_name() not in ("sqlite", "postgresql"):
         raise StoreError(f"idlewatt knows sqlite and postgresql, not {parsed.get_backend_name()!r}")
     if parsed.get_backend_name() == "postgresql":

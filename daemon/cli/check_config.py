@@ -34,11 +34,7 @@ def command(file: Path | None, sample: bool, probe: bool, meters: bool) -> None:
         return
     if file is None:
         raise click.UsageError("name a FILE, or ask for --sample")
-    try:
-        settings = config.load(file)
-    except config.ConfigError as error:
-        click.echo(str(error), err=True)
-        raise click.exceptions.Exit(2) from error
+    settings = _checked(file)
     if _untouched(file):
         click.echo(f"{file}: this is the sample as it came. Its sources are examples: put in your own, or let "
                    "`idlewatt setup` find them.", err=True)
@@ -54,6 +50,24 @@ def command(file: Path | None, sample: bool, probe: bool, meters: bool) -> None:
         from ._meters import show_meters
 
         show_meters(settings)
+
+
+def _checked(file: Path) -> Settings:
+    """Return the settings, or end with every error."""
+    from ...storage.database import parse
+    from ...storage.errors import StoreError
+    from .. import config
+
+    try:
+        settings = config.load(file)
+        parse(settings.storage.url)
+    except config.ConfigError as error:
+        click.echo(str(error), err=True)
+        raise click.exceptions.Exit(2) from error
+    except StoreError as error:
+        click.echo(f"{file}: storage.url: {error}", err=True)
+        raise click.exceptions.Exit(2) from error
+    return settings
 
 
 def _untouched(file: Path) -> bool:

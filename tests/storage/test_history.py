@@ -86,6 +86,15 @@ def test_a_url_that_cannot_serve_is_refused(url, problem):
         History.open(url)
 
 
+@pytest.mark.parametrize("url", ["postgresql://u@h:abc/x", "postgresql://u:p@hush:hush/x", "postgresql://u:hush/x",
+                                 "postgre-sql://u:hush@h/x"])
+def test_a_url_that_cannot_be_read_is_refused_without_a_word_of_its_password(url):
+    with pytest.raises(StoreError, match="no database URL.*port") as refused:
+        database.parse(url)
+    assert "hush" not in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
 @pytest.mark.parametrize("timeout", ["30s", "-1", "nan", "inf", "%20", "1&timeout=2"])
 def test_a_timeout_that_is_no_time_is_refused(tmp_path, timeout):
     with pytest.raises(StoreError, match="timeout=.*seconds"):

@@ -44,6 +44,15 @@ def test_every_fault_is_told_and_the_exit_code_is_2(tmp_path):
     assert {line.split(": ")[1] for line in done.stderr.splitlines()} == {"cycles.scrape", "colour"}
 
 
+@pytest.mark.parametrize("url", ["postgresql://u:hush@h:abc/x", "sqlite:////var/a.db?timeout=30s", "mysql://h/x"])
+def test_a_database_url_that_the_daemon_would_refuse_is_told(tmp_path, url):
+    (tmp_path / "site.yml").write_text(f"storage: {{url: '{url}'}}\n")
+    done = check(tmp_path / "site.yml")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{tmp_path / 'site.yml'}: storage.url: " in done.stderr
+    assert "hush" not in done.stderr
+
+
 def test_the_sample_is_printed_and_refused_until_it_is_edited(tmp_path):
     done = check("--sample")
     assert (done.exit_code, done.stdout) == (0, config.sample())
