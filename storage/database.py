@@ -134,7 +134,7 @@ def connect(url: URL, *, read_only: bool = False) -> Engine:
 def _sqlite_engine(url: URL, read_only: bool) -> Engine:
     options: dict[str, Any] = {"timeout": _timeout_s(url)}
     if read_only:
-        url = url.set(database=f"file:{Path(url.database or '').absolute()}",
+        url = url.set(database=Path(url.database or "").absolute().as_uri(),
                       query={**url.query, "mode": "ro", "uri": "true"})
     engine = create_engine(url, connect_args=options, json_serializer=_compact)
 

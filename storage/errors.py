@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
@@ -64,7 +66,10 @@ _REFUSED = ("0A", "21", "22", "23", "42", "54")
 
 def place(url: URL) -> str:
     """Name a database for a person, without its password."""
-    return url.database or "memory" if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    if url.get_backend_name() != "sqlite":
+        return url.render_as_string(hide_password=True)
+    database = url.database or "memory"
+    return unquote(database.removeprefix("file://")) if url.query.get("uri") == "true" else database
 
 
 def explain(error: DBAPIError, url: URL) -> StoreUnavailable | None:

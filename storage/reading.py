@@ -35,6 +35,7 @@ from . import (
 from .advice import AdviceChange, IssuedAdvice
 from .charges import Charge
 from .energy_reading import EnergyReader
+from .errors import place
 from .flavours import FlavourCount
 from .following import Following
 from .job_runs import JobRun
@@ -326,7 +327,7 @@ class HistoryReader(EnergyReader, NoticeReader):
     def size_bytes(self) -> int:
         """Return the size of the whole database."""
         if self._engine.dialect.name == "sqlite":
-            path = str(self._engine.url.database).removeprefix("file:")
+            path = place(self._engine.url)
             return sum(file.stat().st_size for file in (Path(path), Path(f"{path}-wal")) if file.exists())
         with self._reading() as connection:
             return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())

@@ -122,6 +122,23 @@ def test_other_servers_are_not_this_machines(url):
     assert database.fingerprint(url) != database.fingerprint("postgresql://localhost/site")
 
 
+@pytest.mark.parametrize("name", ["a#b.db", "a%2541.db", "a%3Fb.db", "a b.db", "ä.db"])
+def test_a_reader_opens_the_file_that_the_daemon_writes_whatever_its_name_holds(tmp_path, name):
+    (tmp_path / "aA.db").touch()
+    url = f"sqlite:///{tmp_path}/{name}"
+    History.open(url).close()
+    file = Path(database.parse(url).database)
+    with History.read_only(url) as reader:
+        assert reader.newest_s() is None
+        assert reader.size_bytes() >= file.stat().st_size
+
+
+def test_a_reader_names_the_file_as_the_url_does(tmp_path):
+    (tmp_path / "a#b.db").write_bytes(b"no database" * 100)
+    with pytest.raises(StoreUnavailable, match=f"database {tmp_path}/a#b.db is not an SQLite database"):
+        History.read_only(f"sqlite:///{tmp_path}/a#b.db")
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(StoreUnavailable, match="nowhere/history.db.*check that the folder exists"):
         History.open(f"sqlite:///{tmp_path}/nowhere/history.db")
