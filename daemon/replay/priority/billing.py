@@ -93,7 +93,10 @@ def _of_a_node(cluster: Cluster, workload: Workload, column: NDArray[np.int64]) 
 
 
 def _members(cluster: Cluster, workload: Workload) -> list[NDArray[np.bool_]]:
-    return [cluster.partitions.get(name, np.ones(len(cluster), bool)) for name in workload.partition_names]
+    """Return the nodes of each partition, of several names with commas those of any; all where none is known."""
+    known_parts = ([cluster.partitions[part] for part in (name, *name.split(",")) if part in cluster.partitions]
+                   for name in workload.partition_names)
+    return [np.logical_or.reduce(parts) if parts else np.ones(len(cluster), bool) for parts in known_parts]
 
 
 def requested_and_available(cluster: Cluster, workload: Workload, claims: Claims) -> dict[str, tuple[Floats, Floats]]:

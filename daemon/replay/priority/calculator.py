@@ -129,7 +129,7 @@ def _claims(cluster: Cluster, workload: Workload, arrays: a.State) -> Claims:
     charged = workload.charged
     qos = np.zeros(size) if charged is None else np.array([scheduling.qos.get(name, 0.0) for name in charged.qos])
     association = np.array([scheduling.associations.get(key, 0.0) for key in _accounts(workload)])
-    factor = np.array([scheduling.partitions.get(name, 1.0) for name in workload.partition_names])
+    factor = np.array([scheduling.partition_factor(name) for name in workload.partition_names])
     cpus = workload.cpus.astype(np.float64)
     claims = Claims(
         workload.submit - (0.0 if charged is None else charged.waited), np.zeros(size), parts, cpus,

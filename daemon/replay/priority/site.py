@@ -54,6 +54,10 @@ class Scheduling:
         """Return the weights of a partition; of several names with commas those of the first that tells."""
         return next((self.billing[name] for name in partition.split(",") if name in self.billing), {})
 
+    def partition_factor(self, partition: str) -> float:
+        """Return the factor of a partition, of several names with commas the largest known; 1 where none is known."""
+        return max((self.partitions[name] for name in partition.split(",") if name in self.partitions), default=1.0)
+
     @classmethod
     def of_config_lines(cls, settings: Mapping[str, object]) -> Scheduling:
         """Return what lines of ``scontrol show config`` say, without accounts; ValueError names one that is wrong."""

@@ -107,3 +107,11 @@ def test_gpus_of_a_model_are_weighed_by_how_many_the_partition_has_of_it():
     claims = replace(claims, resources=requested_and_available(cluster, workload, claims))
     settings = PrioritySettings(resources={"gres/gpu:a100": 100.0})
     assert resource_sum(settings, claims).tolist() == [50.0, 0.0, 0.0]
+
+
+def test_what_is_there_for_a_job_of_several_partitions_are_the_nodes_of_any_of_them():
+    nodes = [Node(name, partitions, 4) for name, partitions in (("n0", ("p", "q")), ("n1", ("q",)), ("n2", ("r",)))]
+    workload = Workload.of(np.arange(5.0), [9.0] * 5, [2] * 5, partition=["p", "p,q", "p,gone", "q,r", "gone"])
+    resources = requested_and_available(Cluster.from_records(nodes), workload,
+                                        Claims(workload.submit, *[np.ones(5)] * 7))
+    assert resources["gres/gpu"][1].tolist() == [4.0, 8.0, 4.0, 12.0, 12.0]
