@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...storage.eligibility import Constraint
 from ...storage.records import Job
+from .dependencies import parents
 
 UNLIMITED_S = 30 * 86400.0
 """What a missing time limit counts as where an order needs a number."""
@@ -21,7 +22,6 @@ PREDICTED_COLUMNS = ("prediction", "prediction_low", "prediction_high", "use", "
 WATTS = ("load", "draw")
 """Columns of what is known of a job's watts: neither policies nor agents see them."""
 RuntimePredictor = Callable[[Sequence[Job]], Mapping[str, NDArray[np.float64]]]
-_PARENT = re.compile(r"after\w*:(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +165,12 @@ class Workload:
         """
         jobs = in_order(jobs)
         known = run or {}
+        runs = [known.get(job.key, _ran(job)) for job in jobs]
         terms = [Constraint.of(job.request) for job in jobs]
         numbers = {constraint: row for row, constraint in enumerate(dict.fromkeys(filter(None, terms)))}
         return cls.of(
             [waits_from(job) for job in jobs],
-            [known.get(job.key, _ran(job)) for job in jobs],
+            runs,
             [max(job.request.gpus, _nodes(job) * (job.request.gpus_per_node or 0)) for job in jobs],
             ids=[job.job_id for job in jobs],
             limit=[np.inf if job.limit_s is None else job.limit_s for job in jobs],
@@ -179,7 +180,7 @@ class Workload:
             partition=[job.partition for job in jobs],
             user=[job.user for job in jobs],
             priority=[job.priority or 0.0 for job in jobs],
-            dependency=_parents(jobs),
+            dependency=parents(jobs, list(map(_expected_end, jobs, runs))),
             model=[job.request.gpu_model for job in jobs],
             exclusive=[job.request.exclusive for job in jobs],
             tasked=[job.request.gpus > 0 and job.request.details.tasks_per_node > 0 for job in jobs],
@@ -248,22 +249,19 @@ def _ran(job: Job) -> float:
     return UNLIMITED_S if job.limit_s is None else job.limit_s
 
 
+def _expected_end(job: Job, run_s: float) -> float:
+    """Return when a job ended, or would if it starts at once where it has not."""
+    if job.end_s is not None:
+        return job.end_s
+    return (waits_from(job) if job.start_s is None else job.start_s) + run_s
+
+
 def _nodes(job: Job) -> int:
     """Return the nodes a job insists on; 0 where the scheduler may choose."""
     request = job.request
     if request.gpus_per_node:
         return max(1, request.nodes, -(-request.gpus // request.gpus_per_node))
     return request.nodes if request.nodes > 1 or request.gpus == 0 else 0
-
-
-def _parents(jobs: Sequence[Job]) -> list[int]:
-    """Return the row that each job waits for, -1 for none: the last submission of that id before its own."""
-    parents, any_time, earlier = [], {job.job_id: row for row, job in enumerate(jobs)}, dict[str, int]()
-    for row, job in enumerate(jobs):
-        match = _PARENT.search(job.dependency)
-        parents.append(earlier.get(match[1], any_time.get(match[1], -1)) if match else -1)
-        earlier[job.job_id] = row
-    return parents
 
 
 COLUMNS = tuple(column.name for column in fields(Workload) if column.name not in
