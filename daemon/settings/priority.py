@@ -134,6 +134,8 @@ class BackfillSettings:
     """Plans begin and end at multiples of this."""
     jobs_tested: int = 500
     """Jobs that one walk looks at."""
+    array_plans: int = 20
+    """Tasks of an array for which one walk keeps nodes (``bf_max_job_array_resv``); it does for one at least."""
     looks_s: float = 0.0
     """How often the quick pass looks; 0 for whenever something happens. Slurm's controller does once a second, which
     only jobs of seconds notice."""
@@ -151,7 +153,8 @@ class BackfillSettings:
         unfollowed = tuple(sorted(name for name, value in pairs.items() if name in UNFOLLOWED and value != "0"))
         return cls(_parameter(values, "bf_interval", 30.0), _parameter(values, "bf_window", 1440.0) * 60.0,
                    _parameter(values, "bf_resolution", 60.0), max(1, int(_parameter(values, "bf_max_job_test", 500.0))),
-                   unfollowed=unfollowed)
+                   1 if values.get("bf_max_job_array_resv") == "0" else
+                   max(1, int(_parameter(values, "bf_max_job_array_resv", 20.0))), unfollowed=unfollowed)
 
 
 def _parameter(values: Mapping[str, str], name: str, usual: float) -> float:

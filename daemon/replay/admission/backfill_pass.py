@@ -15,6 +15,7 @@ import numpy as np
 
 from ....storage.recommendations import Placement
 from ....storage.records import Job
+from ...settings.priority import BackfillSettings
 from .gate import HELD, ROOM, Gate, Hold, PartitionNodes
 from .main_pass import (
     chosen_by_slurm,
@@ -37,13 +38,11 @@ from .main_pass import (
     withheld_in_vain,
 )
 from .node_resources import HISTORIES, Mask, NodeResources
-from .node_space import NodeSpace, whole_minutes
+from .node_space import NodeSpace
 from .queue_entry import ArrayPlans, Plan, QueueEntry, absent, in_queue, sooner, waits_for
 from .releases import Releases
 from .resource_demand import choices, counts
 
-WINDOW_S = 86400.0
-"""Slurm's ``bf_window``: nothing is planned beyond a day."""
 MOST_TRIES, MOST_EXACT_TRIES = 50, 1000
 """Moments at which one job is planned again because others have its nodes: in long queues, and in others."""
 MOST_PLANS = 200
@@ -67,7 +66,8 @@ class BackfillPass:
         """Nodes that are named for jobs that start, by row; None where each goes where the policy wants it."""
         self._unavailable = set[int]()  # rows of jobs whose named nodes are withheld: the main scheduler skips them
         self._arrays = set[str]()  # of which a task has started: no command names the nodes of the others
-        self._space = NodeSpace(len(gate.resources.nodes), gate.now_s, gate.now_s + WINDOW_S)
+        self._settings = BackfillSettings.of(gate.site.parameters)
+        self._space = NodeSpace(len(gate.resources.nodes), gate.now_s, self._settings)
         self.separate = set[int]()
         """Rows of jobs that start and may fail to in Slurm, which looks for each of their features by itself."""
         self._plans = 0  # jobs that nodes are kept for in this round
@@ -100,13 +100,14 @@ class BackfillPass:
         while self._main(line, outcomes):
             pass
         self.gate.now_s += TURN_S
-        self._space = NodeSpace(len(self.gate.resources.nodes), self.gate.now_s, self.gate.now_s + WINDOW_S)
+        self._space = NodeSpace(len(self.gate.resources.nodes), self.gate.now_s, self._settings)
         left = [entry for entry in line if not isinstance(outcomes.get(entry.row), Placement)]
         if self._weights_matter:
             jobs = (one.job for one in left
                     if out_of_reach(one.job) or names_out_of_reach(one.job) or not absent(self.gate, one))
             tried_by_main(self.gate, jobs, self._planning)
-        arrays, begins = ArrayPlans(left), dict[str, list[tuple[QueueEntry, float | None, Placement | Hold]]]()
+        arrays = ArrayPlans(left, self._settings.array_plans)
+        begins = dict[str, list[tuple[QueueEntry, float | None, Placement | Hold]]]()
         for entry in left:
             if isinstance(outcomes.get(entry.row), Placement):
                 continue  # it started in another of its partitions
@@ -132,8 +133,7 @@ class BackfillPass:
         partition is stopped so. Jobs of several components are left to the backfill and stop the others.
         """
         resources, stopped, reserved = self.gate.resources, set[str](), set[str]()
-        unavailable = set(self._unavailable)
-        nodes = np.zeros(len(resources.nodes), bool)
+        unavailable, nodes = set(self._unavailable), np.zeros(len(resources.nodes), bool)
         for entry in line:
             job = entry.job
             behind = job.request.reservation in reserved if job.request.reservation else job.partition in stopped
@@ -217,7 +217,7 @@ class BackfillPass:
 
         Slurm starts heterogeneous jobs at the end of a round only. Until then none of their components shares a node
         with anybody behind it, another component included. It is looked for from when those before it can start, and
-        not at all once one of them was found not to start within the day. The next round knows nothing of this one.
+        not at all once one of them was found not to start in time. The next round knows nothing of this one.
         """
         now_s, lacking = self.gate.now_s, self._lacks(entry)
         known = [begin_s for begin_s in others if begin_s is not None]
@@ -260,7 +260,7 @@ class BackfillPass:
         nodes = self.gate.resources.named(plan.where.nodes)
         if not self._exact and self.gate.demand(entry.job).gpus == 0:
             nodes = nodes | self._otherwise(entry, plan.begin_s)
-        self._space.add(*whole_minutes(plan.begin_s, plan.limit_s), nodes)
+        self._space.add(*self._space.whole(plan.begin_s, plan.limit_s), nodes)
         self._plans += 1
 
     def _otherwise(self, entry: QueueEntry, begin_s: float) -> Mask:
@@ -333,7 +333,7 @@ class BackfillPass:
         return found
 
     def _sought(self, job: Job, way: PartitionNodes, from_s: float) -> Plan:
-        able, last_s, earliest_s = self._able(job, way), self.gate.now_s + WINDOW_S, np.inf
+        able, last_s, earliest_s = self._able(job, way), self.gate.now_s + self._settings.window_s, np.inf
         # Slurm keeps a job off nodes that others keep for themselves now, whenever it plans for.
         resources, demand = self.gate.resources, self.gate.demand(job)
         alone, configured = resources.unowned(demand, job.user), resources.configured(job, demand)
@@ -351,7 +351,7 @@ class BackfillPass:
                 continue
             if found is None or begin_s > last_s:
                 break
-            kept = self._space.overlapped(*whole_minutes(begin_s, way.limit_s))
+            kept = self._space.overlapped(*self._space.whole(begin_s, way.limit_s))
             if begin_s <= self.gate.now_s or not (kept & self.gate.resources.named(found[1].nodes)).any():
                 return Plan(begin_s, found[1], way.limit_s, earliest_s)
             from_s = begin_s

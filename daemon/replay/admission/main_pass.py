@@ -16,7 +16,7 @@ from .cons_tres import weigh
 from .gate import LIMIT, Gate, Hold, PartitionNodes
 from .node_resources import LOOKED_AT, Mask, NodeResources
 from .node_search import find_nodes
-from .node_space import RESOLUTION_S, NodeSpace
+from .node_space import NodeSpace
 from .resource_demand import ResourceDemand, choices, counts
 
 COUNTED = re.compile(r" (?:GPU|CPU|node|byte)")
@@ -351,6 +351,6 @@ def tries_again(gate: Gate, space: NodeSpace, job: Job, way: PartitionNodes, wit
     moments = [space.later(way.usable, begin_s, end_s)]
     met = (gate.reservations[name] for name in gate.meets(job, begin_s, end_s))
     if any((gate.resources.named(one.nodes) & members).any() for one in met):
-        moments += [-(-one.end_s // RESOLUTION_S) * RESOLUTION_S + 1
+        moments += [-(-one.end_s // space.resolution_s) * space.resolution_s + 1
                     for one in gate.reservations.values() if one.end_s >= begin_s]
     return min((moment for moment in moments if moment is not None), default=None)

@@ -9,28 +9,28 @@ from bisect import bisect_left, bisect_right
 
 import numpy as np
 
+from ...settings.priority import BackfillSettings
 from .node_resources import Mask
-
-RESOLUTION_S = 60.0
-"""Slurm's ``bf_resolution``: plans begin and end at whole minutes, and nothing is kept for less."""
-
-
-def whole_minutes(begin_s: float, limit_s: float) -> tuple[float, float]:
-    """Return when a plan begins and ends that is made from a moment on for so long."""
-    return begin_s // RESOLUTION_S * RESOLUTION_S, (begin_s + limit_s) // RESOLUTION_S * RESOLUTION_S
 
 
 class NodeSpace:
     """The parts of the time that is planned, and the nodes that are kept in each."""
 
-    def __init__(self, nodes: int, now_s: float, until_s: float) -> None:
-        self._begins, self._until_s = [now_s], until_s
+    def __init__(self, nodes: int, now_s: float, settings: BackfillSettings) -> None:
+        self._begins, self._until_s = [now_s], now_s + settings.window_s
         self._kept = [np.zeros(nodes, bool)]
+        self.resolution_s = settings.resolution_s
+        """Plans begin and end at multiples of this, and nothing is kept for less."""
+
+    def whole(self, begin_s: float, limit_s: float) -> tuple[float, float]:
+        """Return when a plan begins and ends that is made from a moment on for so long."""
+        step_s = self.resolution_s
+        return begin_s // step_s * step_s, (begin_s + limit_s) // step_s * step_s
 
     def add(self, begin_s: float, end_s: float, nodes: Mask) -> None:
         """Keep nodes from one moment to another."""
         begin_s = max(begin_s, self._begins[0])
-        end_s = max(end_s, begin_s + RESOLUTION_S)
+        end_s = max(end_s, begin_s + self.resolution_s)
         first = self._cut(begin_s)
         last = self._cut(end_s) if end_s < self._until_s else len(self._begins)
         for part in range(first, last):

@@ -15,9 +15,6 @@ from .gate import GROUP, HELD, ROOM, Gate, Hold
 from .main_pass import passed_over_by_main
 from .resource_demand import counts
 
-MOST_ARRAY_PLANS = 20
-"""Tasks of an array for which Slurm's backfill keeps nodes in a round (``bf_max_job_array_resv``)."""
-
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
@@ -46,11 +43,12 @@ class QueueEntry:
 class ArrayPlans:
     """Counts how often nodes are kept for tasks of an array: Slurm plans only so many of them in a round.
 
-    In the first partition it is as many as wait, at most 20 (``bf_max_job_array_resv``). Slurm goes on counting in the
+    In the first partition it is as many as wait, at most ``bf_max_job_array_resv``. Slurm goes on counting in the
     array's other partitions, and so plans one task in each of them.
     """
 
-    def __init__(self, left: Sequence[QueueEntry]) -> None:
+    def __init__(self, left: Sequence[QueueEntry], most: int) -> None:
+        self._most = most
         self._waiting = Counter({entry.row: entry.job.array for entry in left}.values())
         self._array, self._plans = "", 0
         """The array of which a task was planned last, and how many were."""
@@ -66,13 +64,13 @@ class ArrayPlans:
         if job.array and planned:
             self._plans = self._plans + 1 if job.array == self._array else 1
             self._array = job.array
-            if self._plans >= min(self._waiting[job.array], MOST_ARRAY_PLANS):
+            if self._plans >= min(self._waiting[job.array], self._most):
                 self._enough.add((job.array, job.partition))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """When and where a job can begin; nowhere where nothing is found within the day."""
+    """When and where a job can begin; nowhere where nothing is found within ``bf_window``."""
 
     begin_s: float = np.inf
     where: Placement | None = None

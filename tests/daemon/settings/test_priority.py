@@ -48,7 +48,12 @@ def test_a_weight_that_is_no_number_is_named():
 def test_backfill_parameters_have_slurms_defaults_and_nonsense_does_not_change_them():
     assert BackfillSettings.of(("defer", "bf_window=2880", "bf_resolution=300", "bf_max_job_test=50")) == \
         BackfillSettings(30, 2880 * 60, 300, 50)
-    assert BackfillSettings.of(("bf_interval=soon", "bf_window=-1")) == BackfillSettings()
+    assert BackfillSettings.of(("bf_interval=soon", "bf_window=-1", "bf_max_job_array_resv=-3")) == BackfillSettings()
+
+
+def test_nodes_are_kept_for_one_task_of_an_array_at_least():
+    assert [BackfillSettings.of((f"bf_max_job_array_resv={given}",)).array_plans for given in ("0", "1", "50")] == [
+        1, 1, 50]
 
 
 def test_parameters_that_replays_do_not_go_by_are_named_unless_they_are_switched_off():

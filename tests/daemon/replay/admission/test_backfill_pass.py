@@ -1,5 +1,9 @@
 """What starts where nodes are named for who was advised to start."""
 
+from dataclasses import replace
+
+import pytest
+
 from idlewatt.daemon.replay.admission.backfill_pass import TURN_S, BackfillPass
 from idlewatt.daemon.replay.admission.gate import Gate, Hold
 from idlewatt.daemon.replay.admission.main_pass import stops_partition, tried_by_main
@@ -9,7 +13,7 @@ from idlewatt.storage.records import Allocation, Details, Job, JobState, Node, R
 from idlewatt.storage.rules import Association, Ceilings, Reservation, SchedulerRules, SchedulerSettings
 from idlewatt.storage.waiting import WaitReason
 
-NOW = 1_000_000.0
+NOW, DAY_S = 1_000_000.0, 86400.0
 SITE = SchedulerSettings("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
 
 
@@ -192,3 +196,37 @@ def test_who_could_run_on_no_nodes_but_stopped_ones_makes_these_preferred():
         weights[model] = gate.resources.weights[0].tolist()
     assert weights == {"v100": [LOOKED_AT - 4, LOOKED_AT], "a100": [LOOKED_AT, LOOKED_AT - 4],
                        "": [LOOKED_AT, LOOKED_AT - 4]}
+
+
+def held_behind_a_plan(left_s, *parameters):
+    """Return whether a week's job waits, as a job before it needs its node and another that runs for so long."""
+    nodes = tuple(Node(name, partitions=("p",), gpus=8, gpus_allocated=taken, cpus=64, memory_bytes=1 << 40)
+                  for name, taken in (("a", 8), ("b", 0)))
+    running = Job("r", NOW - 60, JobState.RUNNING, "p", Request(8, 1), start_s=NOW - 60, limit_s=left_s + 60,
+                  allocations=(Allocation("a", 8),))
+    wide, long = (Job(str(row), NOW - 60, JobState.PENDING, "p", Request(8 * number, number, 8), limit_s=days * DAY_S)
+                  for row, (number, days) in enumerate(((2, 3), (1, 7))))
+    rules = SchedulerRules(site=replace(SITE, parameters=parameters))
+    gate = Gate(SchedulerSnapshot(NOW, nodes, (), (running, wide, long), rules), NOW)
+    found = BackfillPass(gate, True).walk([QueueEntry(0, wide), QueueEntry(1, long)])
+    return isinstance(found[1], Hold)
+
+
+@pytest.mark.parametrize(("left_s", "parameters", "held"), [
+    (DAY_S / 2, (), True), (2 * DAY_S, (), False), (2 * DAY_S, ("bf_window=10080",), True),
+    (DAY_S / 2, ("bf_window=60",), False), (2 * DAY_S, ("bf_window=soon",), False)])
+def test_nodes_are_kept_for_who_can_begin_within_the_window_of_the_site(left_s, parameters, held):
+    assert held_behind_a_plan(left_s, *parameters) is held
+
+
+@pytest.mark.parametrize(("parameters", "planned"), [((), 3), (("bf_max_job_array_resv=2",), 2)])
+def test_nodes_are_kept_for_as_many_tasks_of_an_array_as_the_site_says(parameters, planned):
+    node = Node("a", partitions=("p",), gpus=8, gpus_allocated=8, cpus=64, memory_bytes=1 << 40)
+    running = Job("r", NOW - 60, JobState.RUNNING, "p", Request(8, 1), start_s=NOW - 60, limit_s=3600.0,
+                  allocations=(Allocation("a", 8),))
+    tasks = [Job(f"1_{row}", NOW - 60, JobState.PENDING, "p", Request(8, 1, 8), limit_s=3600.0, array="1")
+             for row in range(3)]
+    rules = SchedulerRules(site=replace(SITE, parameters=parameters))
+    backfill = BackfillPass(Gate(SchedulerSnapshot(NOW, (node,), (), (running, *tasks), rules), NOW), True)
+    backfill.walk([QueueEntry(row, task) for row, task in enumerate(tasks)])
+    assert backfill._plans == planned

@@ -3,12 +3,13 @@
 import numpy as np
 
 from idlewatt.daemon.replay.admission.node_space import NodeSpace
+from idlewatt.daemon.settings.priority import BackfillSettings
 
 ALL = np.ones(2, bool)
 
 
-def kept(*plans):
-    space = NodeSpace(2, 0.0, 86400.0)
+def kept(*plans, **settings):
+    space = NodeSpace(2, 0.0, BackfillSettings(**settings))
     for begin_s, end_s, nodes in plans:
         space.add(begin_s, end_s, np.array(nodes, bool))
     return space
@@ -46,3 +47,15 @@ def test_what_lasts_beyond_the_window_ends_never():
     space = kept((60.0, 90_000.0, [1, 1]))
     assert space.later(ALL, 0.0, 300.0) is None
     assert space.kept(86_000.0, 86_000.0).all()
+
+
+def test_plans_begin_and_end_at_multiples_of_the_resolution_and_nothing_is_kept_for_less():
+    assert kept().whole(310.0, 400.0) == (300.0, 660.0)
+    assert kept(resolution_s=300.0).whole(310.0, 400.0) == (300.0, 600.0)
+    space = kept((300.0, 300.0, [1, 0]), resolution_s=300.0)
+    assert space.kept(599.0, 599.0).tolist() == [True, False]
+    assert space.kept(600.0, 600.0).tolist() == [False, False]
+
+
+def test_a_plan_ends_within_a_longer_window():
+    assert kept((60.0, 90_000.0, [1, 1]), window_s=172_800.0).later(ALL, 0.0, 300.0) == 90_000.0
