@@ -175,17 +175,9 @@ def _domains(snapshot: SchedulerSnapshot) -> dict[str, object]:
 
 def _wasters(assessment: Assessment) -> dict[str, object]:
     """Return wasted watts by node and, of what jobs hold, by user."""
-    nodes = {node.node: node.host_watts * (node.host_class in WASTED) for node in assessment.nodes}
-    dark = {node.node for node in assessment.nodes if node.host_class is PowerClass.UNMEASURED}
-    for gpu in assessment.gpu_verdicts:
-        nodes[gpu.node] = nodes.get(gpu.node, 0.0) + gpu.wasted_watts
-        if gpu.state is PowerClass.UNMEASURED:
-            dark.add(gpu.node)
     held, users = power_and_waste(((gpu.user, gpu.partition), gpu) for gpu in assessment.gpu_verdicts if gpu.user)
     largest = sorted(users.items(), key=lambda row: (-row[1], row[0]))
-    # Of a node that is not wholly measured the waste may be known in part; that it wastes nothing is not known.
-    known = {node: watts if watts or node not in dark else None for node, watts in nodes.items()}
-    return {"node_wasted_power_watts": known, "user_wasted_power_watts": dict(largest),
+    return {"node_wasted_power_watts": assessment.wasted_by_node, "user_wasted_power_watts": dict(largest),
             "user_power_watts": dict(sorted(held.items(), key=lambda row: (-row[1], row[0])))}
 
 

@@ -93,7 +93,7 @@ class DaemonView(View):
             return ()
         assessment = known.assessment or Assessment(self.now())
         verdicts = {verdict.node: verdict for verdict in assessment.nodes}
-        wasted = _wasted_by_node(assessment)
+        wasted = assessment.wasted_by_node
         spare = spare_nodes(known.advice.power_down if known.advice else {}, verdicts)
         return [NodeRow(node, verdict.wall_watts, verdict.source, wasted.get(node.name), verdict.gpus,
                         spare.worth.get(node.name, ""), unknown_use=spare.unknown.get(node.name, ""),
@@ -244,14 +244,3 @@ def _gpu_rows(gpu: GpuVerdict, flavour: str) -> list[WasteRow]:
 def _host_row(node: NodeVerdict) -> WasteRow:
     return WasteRow(node.partition, node.node, node.host_class, node.host_watts if node.host_known else None,
                     node.host_class in WASTED, power_source=node.source, unused_power_watts=node.unused_watts)
-
-
-def _wasted_by_node(assessment: Assessment) -> dict[str, float]:
-    """Return the wasted watts of each node, its host's included."""
-    wasted: dict[str, float] = {}
-    for gpu in assessment.gpu_verdicts:
-        wasted[gpu.node] = wasted.get(gpu.node, 0.0) + gpu.wasted_watts
-    for node in assessment.nodes:
-        if node.host_class in WASTED:
-            wasted[node.node] = wasted.get(node.node, 0.0) + node.host_watts
-    return wasted

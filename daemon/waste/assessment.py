@@ -234,6 +234,20 @@ class Assessment:
         return {partition: watts or (None if unknown.get(partition) else 0.0) for partition, watts in sums.items()}
 
     @property
+    def wasted_by_node(self) -> dict[str, float | None]:
+        """Return the wasted watts of each node, its host's included; None where nothing of its waste is known.
+
+        Of a node that is not wholly measured the waste may be known in part; that it wastes nothing is not known.
+        """
+        wasted = {node.node: node.host_watts * (node.host_class in WASTED) for node in self.nodes}
+        dark = {node.node for node in self.nodes if node.host_class is PowerClass.UNMEASURED}
+        for gpu in self.gpu_verdicts:
+            wasted[gpu.node] = wasted.get(gpu.node, 0.0) + gpu.wasted_watts
+            if gpu.state is PowerClass.UNMEASURED:
+                dark.add(gpu.node)
+        return {node: watts if watts or node not in dark else None for node, watts in wasted.items()}
+
+    @property
     def wall_watts(self) -> float:
         """Return the sum over all nodes of their power, in watts: at the wall where there are meters."""
         return sum(verdict.wall_watts or 0.0 for verdict in self.nodes)

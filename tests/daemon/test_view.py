@@ -67,6 +67,15 @@ def test_a_node_that_nothing_has_measured_yet_is_unmeasured_not_zero(rig):
     assert {(row.power_watts, row.wasted_power_watts) for row in rows} == {(None, None)}
 
 
+def test_of_a_node_of_which_nothing_but_the_wall_is_measured_nobody_says_that_it_wastes_nothing(view, service):
+    found = service.known.assessment
+    dark = tuple(replace(gpu, state=PowerClass.UNMEASURED, watts=None, wasted_watts=0.0) for gpu in found.gpu_verdicts)
+    hosts = tuple(replace(node, host_class=PowerClass.UNMEASURED, host_watts=node.wall_watts) for node in found.nodes)
+    service.known = replace(service.known, assessment=replace(found, gpu_verdicts=dark, nodes=hosts))
+    assert {row.wasted_power_watts for row in view.nodes()} == {None}
+    assert {*view.published().node_wasted_power_watts.values()} == {None}
+
+
 def test_before_anything_is_known_every_list_is_empty(rig):
     view = DaemonView(rig.service(), lambda: None)
     assert [list(rows()) for rows in (view.waste, view.nodes, view.jobs, view.recommendations)] == [[], [], [], []]
