@@ -366,6 +366,29 @@ def test_a_policy_that_came_later_has_not_saved_what_was_spent_before_it_came(tm
     promtool("test", "rules", tmp_path / "test.yml")
 
 
+@pytest.mark.parametrize(("errors", "shown", "largest"), [
+    ((-0.3, 0.02), (None, 1920), -0.3), ((0.05, 0.02), (1200, None), 0.05), ((0.05, None), (600, None), 0.05)])
+def test_of_several_clusters_each_is_off_by_its_own_error_whichever_way(tmp_path, promtool, errors, shown, largest):
+    """6,000 kWh each, of which following saves a tenth; one whose error nobody knows saves nothing."""
+    advice = json.loads((ROOT / "grafana" / "dashboards" / "advice.json").read_text())
+    targets = [target for title in ("Energy saved, if followed", "Error of the simulated energy")
+               for panel in panels(advice) if panel["title"] == title for target in panel["targets"]]
+    inputs = {}
+    for cluster, error in zip("ab", errors, strict=True):
+        of = f'cluster="{cluster}", job="idlewatt", instance="{cluster}"'
+        for policy, role, joules in (("theirs", "incumbent", 360_000_000), ("agent", "active", 324_000_000)):
+            inputs[f'idlewatt_simulated_energy_joules_total{{{of}, policy="{policy}"}}'] = f"0+{joules}x60"
+            inputs[f'idlewatt_policy_info{{{of}, policy="{policy}", role="{role}"}}'] = "1x60"
+        if error is not None:
+            inputs[f"idlewatt_simulation_energy_error_ratio{{{of}}}"] = f"{error}x60"
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
+        "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
+        "promql_expr_test": [{"expr": f"round({filled(target['expr'])}, 0.01)", "eval_time": "60m",
+                              "exp_samples": [] if value is None else [{"labels": "{}", "value": value}]}
+                             for target, value in zip(targets, (*shown, largest), strict=True)]}]}))
+    promtool("test", "rules", tmp_path / "test.yml")
+
+
 def test_nodes_of_one_name_in_two_clusters_are_each_what_they_are(tmp_path, promtool):
     """A full one and an empty one are not two that are partly used."""
     of = 'job="idlewatt", instance="i", node="n1"'
