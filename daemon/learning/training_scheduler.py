@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta
 from pathlib import Path
 from time import monotonic
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
@@ -114,7 +114,7 @@ class TrainingStatus:
 
     running: bool = False
     runs: Mapping[str, int] = field(default_factory=dict)
-    """How many ended since the daemon started, by result."""
+    """How many ended since the daemon started, by result; every result where the daemon trains."""
     last_success_s: float | None = None
 
 
@@ -150,6 +150,8 @@ class TrainingScheduler:
             if self._child is not None and self._child.poll() is not None:
                 self._note(self._child)
                 self._child, self._deadline_s = None, float("inf")
+            if settings.training.enabled:  # counted from 0 on: nobody sees the rise of what begins at 1
+                self._runs.update(dict.fromkeys(get_args(Result), 0))
             wanted = settings.training.enabled and not self._ended
             if wanted and self._child is None and self._due(settings.training.at, now_s):
                 self._began_s = now_s

@@ -63,6 +63,7 @@ class LearningMetrics:
         "better, by the share of the budget that was spent.", "policy", "done", cap=POLICIES * 100)
     training_running: Scalar = gauge("Whether the daemon trains an agent now (1) or not (0).")
     training_runs_total: Series = counter(
-        "Trainings that the daemon has run since its start, by result: done, failed or interrupted.", "result", cap=10)
+        "Trainings that the daemon has run since its start, by result: done, refused, failed or interrupted.", "result",
+        cap=10)
     training_last_success_timestamp_seconds: Scalar = gauge(
         "When a training of the daemon's last came to an end with an agent, in seconds since the epoch.")

@@ -851,7 +851,7 @@ def test_a_training_that_never_ends_is_ended_and_called_a_failure(tmp_path, star
     late_s = 600 + training_scheduler.PATIENCE_S + 1
     monkeypatch.setattr(training_scheduler, "monotonic", lambda: time.monotonic() + late_s)
     found = shift.look(settings(tmp_path), at(3, 1))
-    assert (found.running, found.runs) == (False, {"failed": 1})
+    assert (found.running, found.runs["failed"]) == (False, 1)
 
 
 def test_a_training_that_dies_without_a_word_is_a_failure_that_is_logged(tmp_path, monkeypatch, caplog):
@@ -862,7 +862,7 @@ def test_a_training_that_dies_without_a_word_is_a_failure_that_is_logged(tmp_pat
     shift._child.wait(30)
     with caplog.at_level(logging.INFO):
         found = shift.look(settings(tmp_path), at(3, 1))
-    assert found.runs == {"failed": 1}
+    assert found.runs["failed"] == 1
     assert "status 7" in caplog.records[-1].said
 
 
@@ -893,13 +893,15 @@ def test_the_daemon_trains_and_publishes_how_it_went(rig):
     service.jobs()
     service.training()
     assert service.known.training.running is False
+    at_first = DaemonView(service, lambda: service.settings).published().training_runs_total
+    assert at_first == {"done": 0.0, "refused": 0.0, "failed": 0.0, "interrupted": 0.0}
     rig.now_s += 660
     service.training()
     assert service.known.training.running
     service._nights._child.wait(300)
     service.training()
     facts = DaemonView(service, lambda: service.settings).published()
-    assert facts.training_runs_total == {"refused": 1.0}
+    assert facts.training_runs_total == at_first | {"refused": 1.0}
     assert facts.training_running == 0.0
     assert "too short" in last_night(service.settings.storage.models_folder).message
 

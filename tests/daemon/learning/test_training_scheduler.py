@@ -7,6 +7,7 @@ from datetime import time as time_of_day
 
 import pytest
 
+from idlewatt.daemon import config
 from idlewatt.daemon.learning.training_scheduler import NOTE, TrainingScheduler, last_night, last_time
 
 
@@ -52,6 +53,18 @@ def test_in_the_night_in_which_an_hour_is_left_out_it_trains_once(tmp_path, at, 
 def test_the_time_of_a_day_is_that_of_its_own_rules():
     assert last_time(time_of_day(1), utc(2026, 3, 29, 12)) == utc(2026, 3, 29, 0)
     assert last_time(time_of_day(1), utc(2026, 10, 25, 12)) == utc(2026, 10, 24, 23)
+
+
+def test_trainings_are_counted_from_zero_on_by_every_result_where_the_daemon_trains(tmp_path):
+    """The rise of a counter that begins at 1 is seen by nobody: no alert would know of the first failure."""
+    noon_s = utc(2026, 7, 14, 12)
+    shift = TrainingScheduler(tmp_path, noon_s)
+    off, on = (config.parse(f"storage: {{models: {tmp_path}}}\ntraining: {{enabled: {word}}}")
+               for word in ("false", "true"))
+    assert shift.look(off, noon_s).runs == {}
+    assert shift.look(on, noon_s).runs == {"done": 0, "refused": 0, "failed": 0, "interrupted": 0}
+    shift._runs["failed"] += 1
+    assert shift.look(on, noon_s).runs["failed"] == 1
 
 
 def test_a_clock_that_is_set_back_by_days_does_not_put_training_off_by_days(tmp_path):
