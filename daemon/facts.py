@@ -195,6 +195,7 @@ def _gpus(assessment: Assessment) -> dict[str, object]:
     places = _gpu_places(assessment.gpu_verdicts)
     return {
         "gpus": _flat(assessment.gpus),
+        "allocated_gpus": {partition: float(count) for partition, count in assessment.allocated_gpus.items()},
         "node_gpus": _flat(assessment.node_gpus),
         "gpu_state": {place: float(GPU_CODES[gpu.state])
                       for gpu, place in zip(assessment.gpu_verdicts, places, strict=True)},

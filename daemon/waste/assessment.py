@@ -54,6 +54,11 @@ class GpuVerdict:
     run: HeldRun | None = None
     """The run that holds it."""
 
+    @property
+    def in_use(self) -> bool:
+        """Tell whether a job holds it and it is in service."""
+        return self.allocated and self.state is not PowerClass.UNAVAILABLE
+
     def shares(self) -> Iterator[tuple[PowerClass, float]]:
         """Yield the classes its watts go to: one, or underused and productive."""
         if self.watts is None:
@@ -197,6 +202,12 @@ class Assessment:
     def node_gpus(self) -> dict[str, Mapping[str, int]]:
         """Return the GPUs of every node by state."""
         return {verdict.node: verdict.gpus for verdict in self.nodes}
+
+    @property
+    def allocated_gpus(self) -> dict[str, int]:
+        """Return the GPUs in service that jobs hold by partition, measured or not."""
+        counts = Counter(gpu.partition for gpu in self.gpu_verdicts if gpu.in_use)
+        return {partition: counts[partition] for partition in self.gpus}
 
     @property
     def unmeasured_gpus(self) -> dict[str, int]:

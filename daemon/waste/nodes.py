@@ -277,8 +277,7 @@ def count_states(verdicts: Sequence[GpuVerdict]) -> dict[str, int]:
     """Return a node's GPUs by ``NODE_STATES``."""
     counts = dict.fromkeys(NODE_STATES, 0)
     for verdict in verdicts:
-        held = verdict.allocated and verdict.state is not PowerClass.UNAVAILABLE
-        counts[ALLOCATED if held else verdict.state.node_state] += 1
+        counts[ALLOCATED if verdict.in_use else verdict.state.node_state] += 1
     return counts
 
 

@@ -17,6 +17,9 @@ class GpuMetrics:
     gpus: Series = gauge(
         "GPUs by state (the power class of the GPU). Allocation from the scheduler, activity from DCGM.",
         "partition", "state", cap=PARTITIONS * len(PowerClass), known=GPU_CLASSES)
+    allocated_gpus: Series = gauge(
+        "GPUs that jobs hold, whether they are measured or not; those out of service left out. From the scheduler.",
+        "partition", cap=PARTITIONS)
     node_gpus: Series = gauge(
         "GPUs of a node by state. Allocation from the scheduler; one sample per state for every node.",
         "node", "state", cap=NODES * len(NODE_STATES), known=NODE_STATES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .classes import CLASSES, GPU_WORDS, POWER_CLASSES, any_of
+from .classes import CLASSES, GPU_WORDS, POWER_CLASSES
 from .dashboard import as_json
 from .panels import (
     MEMBERS,
@@ -22,7 +22,7 @@ from .panels import (
 )
 
 GPUS = f"idlewatt_gpus{{{PARTITION}}}"
-HELD = f'idlewatt_gpus{{{PARTITION}, state=~"{any_of(row for row in POWER_CLASSES.values() if row.held)}"}}'
+HELD = f"idlewatt_allocated_gpus{{{PARTITION}}}"
 STRANDED = f"idlewatt_stranded_gpus{{{PARTITION}}}"
 PENDING = f"idlewatt_pending_jobs{{{PARTITION}}}"
 OUTSIDE = f"idlewatt_outside_scheduler_since_timestamp_seconds{{{MEMBERS}}}"
@@ -79,7 +79,8 @@ def _figures() -> Row:
     return (
         (4, number("GPUs of the partitions",
                    "GPUs of the chosen partitions, in service or not.", f"sum({GPUS})", "locale")),
-        (4, number("Held by jobs", "Share of the GPUs that jobs hold now, whether they use them or not.",
+        (4, number("Held by jobs", "Share of the GPUs that jobs hold now, whether they use them or not, and "
+                   "whether anybody measures it.",
                    f"sum({HELD}) / sum({GPUS})", "percentunit")),
         (4, number("Stranded GPUs", "Free GPUs that no waiting job can use. Orange from 1: advice may free some.",
                    f"sum({STRANDED})", "locale", steps=((None, "green"), (1.0, "orange")))),

@@ -117,6 +117,18 @@ def test_of_a_node_that_is_not_measured_nobody_says_that_it_wastes_nothing():
     assert page.power_watts["a100", "unmeasured"] == 2000.0
 
 
+def test_gpus_that_jobs_hold_are_counted_by_partition_whether_anybody_measures_them_or_not():
+    before = known()
+    found = WasteAccountant(WasteSettings(window=0, grace_batch=0)).assess(before.snapshot, Telemetry(), 1000.0)
+    assert published(before, Process()).allocated_gpus == {"a100": 2.0}
+    page = published(replace(before, assessment=found), Process())
+    assert page.allocated_gpus == {"a100": 2.0}
+    assert page.gpus["a100", "unmeasured"] == 8.0
+    empty = replace(before.snapshot, jobs=())
+    found = WasteAccountant(WasteSettings(window=0, grace_batch=0)).assess(empty, Telemetry(), 1000.0)
+    assert published(replace(before, assessment=found), Process()).allocated_gpus == {"a100": 0.0}
+
+
 def test_empty_nodes_of_which_only_the_gpus_are_measured_are_counted():
     before = known()
     gpus = Telemetry(tuple(GpuReading(f"{name}-{index}", name, index, 1000.0, "A100", power_watts=50.0, activity=0.0)

@@ -56,6 +56,7 @@ def facts(**more) -> Published:
         "electricity_price": {"EUR": 0.25},
         "carbon_intensity": 380.0,
         "gpus": {(a100, "productive"): 14, (a100, "stranded"): 2, (v100, "idle_unallocated"): 8},
+        "allocated_gpus": {a100: 14, v100: 0},
         "node_gpus": {("dgx01", "allocated"): 14, ("dgx01", "stranded"): 2, ("dgx03", "idle"): 8},
         "gpu_state": {("dgx01", "0"): 8, ("dgx01", "7"): 3, ("dgx03", "0"): 4},
         "stranded_gpus": {(a100, "cpu"): 2},
