@@ -48,8 +48,10 @@ def _rate(metric: str, chosen: str = "") -> str:
 
 
 def _memory() -> str:
-    used = _gpus("DCGM_FI_DEV_FB_USED")
-    return f"{used} / ({used} + {_gpus('DCGM_FI_DEV_FB_FREE')})"
+    """Return the share of each GPU's memory that is taken: of one in parts each instance has a row of its own."""
+    used, free = (f"sum by (cluster, Hostname, gpu) (max by (cluster, Hostname, gpu, GPU_I_ID) "
+                  f"(DCGM_FI_DEV_FB_{what}{{{GPU}}}))" for what in ("USED", "FREE"))
+    return f'label_join({used} / ({used} + {free}), "node", "", "Hostname")'
 
 
 def _busy() -> str:

@@ -389,6 +389,23 @@ def test_of_several_clusters_each_is_off_by_its_own_error_whichever_way(tmp_path
     promtool("test", "rules", tmp_path / "test.yml")
 
 
+def test_the_memory_of_a_gpu_in_parts_is_that_of_all_its_instances(tmp_path, promtool):
+    """One of seven is full and the others are empty; of a whole GPU that two pods share both rows are the same."""
+    resources = json.loads((ROOT / "grafana" / "dashboards" / "resources.json").read_text())
+    panel, = (panel for panel in panels(resources) if panel["title"] == "Memory use of GPUs")
+    parts = {f'Hostname="n1", gpu="0", GPU_I_ID="{number}", pod="{pod}"': (9000, 1000) if number == 0 else (0, 10000)
+             for number in range(7) for pod in "ab"}
+    whole = {f'Hostname="n1", gpu="1", pod="{pod}"': (20000, 60000) for pod in "ab"}
+    inputs = {f"DCGM_FI_DEV_FB_{what}{{{labels}}}": f"{mib[place]}x1" for labels, mib in (parts | whole).items()
+              for place, what in enumerate(("USED", "FREE"))}
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
+        "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
+        "promql_expr_test": [{"expr": f"round({filled(panel['targets'][0]['expr'])} * 70)", "eval_time": "1m",
+                              "exp_samples": [{"labels": '{Hostname="n1", gpu="0", node="n1"}', "value": 9},
+                                              {"labels": '{Hostname="n1", gpu="1", node="n1"}', "value": 18}]}]}]}))
+    promtool("test", "rules", tmp_path / "test.yml")
+
+
 def test_nodes_of_one_name_in_two_clusters_are_each_what_they_are(tmp_path, promtool):
     """A full one and an empty one are not two that are partly used."""
     of = 'job="idlewatt", instance="i", node="n1"'
