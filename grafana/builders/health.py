@@ -93,7 +93,7 @@ def _trouble() -> Row:
                   empty=NOTHING)),
         (8, lines("Watts that do not add up", "Unaccounted: power of the nodes less all classes, 0 unless the "
                   "accounting is broken. Disagreement: GPUs that claim more than their node's own wall meter.",
-                  ((f"abs(sum(idlewatt_unaccounted_power_watts{{{DAEMON}}}))", "unaccounted"),
+                  ((f"sum(abs(idlewatt_unaccounted_power_watts{{{DAEMON}}}))", "unaccounted"),
                    (f"sum(idlewatt_power_source_disagreement_watts{{{DAEMON}}})", "disagreement")), "watt",
                   empty=NOTHING)),
         (8, lines("Memory of the daemon", "Resident memory of the process. It should be flat after the first hour.",

@@ -406,6 +406,18 @@ def test_the_memory_of_a_gpu_in_parts_is_that_of_all_its_instances(tmp_path, pro
     promtool("test", "rules", tmp_path / "test.yml")
 
 
+def test_watts_that_two_daemons_miss_in_opposite_ways_do_not_cancel_out(tmp_path, promtool):
+    health = json.loads((ROOT / "grafana" / "dashboards" / "health.json").read_text())
+    panel, = (panel for panel in panels(health) if panel["title"] == "Watts that do not add up")
+    missed = {f'idlewatt_unaccounted_power_watts{{job="idlewatt", instance="{name}"}}': f"{watts}x1"
+              for name, watts in (("a", 500), ("b", -500))}
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
+        "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in missed.items()],
+        "promql_expr_test": [{"expr": filled(panel["targets"][0]["expr"]), "eval_time": "1m",
+                              "exp_samples": [{"labels": "{}", "value": 1000}]}]}]}))
+    promtool("test", "rules", tmp_path / "test.yml")
+
+
 def test_nodes_of_one_name_in_two_clusters_are_each_what_they_are(tmp_path, promtool):
     """A full one and an empty one are not two that are partly used."""
     of = 'job="idlewatt", instance="i", node="n1"'
