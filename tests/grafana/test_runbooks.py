@@ -34,6 +34,13 @@ def keys(tree: object, path: str = "") -> set[str]:
 KEYS = keys(yaml.safe_load(config.sample())) | keys(config.parse("sources: []\n").model_dump())
 
 
+def test_a_key_that_a_rule_says_to_set_exists():
+    sections = "|".join(key for key in KEYS if "." not in key)
+    named = {name for path in (GRAFANA / "rules").glob("*.yml")
+             for name in re.findall(rf"\b(?:{sections})\.[a-z_]+\b", path.read_text())}
+    assert {"advice.spare_nodes", "waste.job_series"} <= named <= KEYS
+
+
 @each
 def test_a_key_that_is_named_exists(runbook):
     sections = {key for key in KEYS if "." not in key}
