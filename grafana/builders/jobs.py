@@ -46,7 +46,8 @@ def _figures() -> Row:
                "job_completion_mean_seconds", "s"),
         of_day(3, "Mean slowdown of a day", "Completion over run time, both of at least 10 s; 1 is no wait.",
                "job_slowdown_mean_ratio", "short"),
-        (3, number("Makespan of a day", "From the first submission of the last 24 hours to the last end.",
+        (3, number("Longest makespan of a day", "From the first submission of the last 24 hours to the last end: the "
+                   "longest of a partition and flavour. All of them together may have taken longer.",
                    f"max({_of('job_makespan_seconds', '1d')})", "s", empty="none or no data")))
 
 
@@ -81,7 +82,8 @@ def _shapes() -> Row:
     return (
         (8, lines("Mean slowdown by flavour", "Completion over run time, both of at least 10 s; 1 is no wait.",
                   _pairs("job_slowdown_mean_ratio"), "short", empty=quiet(NONE))),
-        (8, lines("Makespan by flavour", "From the first submission within a day, and a week, to the last end.",
+        (8, lines("Longest makespan by flavour", "From the first submission within a day, and a week, to the last end: "
+                  "the longest of a partition and flavour.",
                   tuple((f"max by ({SITE}, flavour) ({_of('job_makespan_seconds', window)})", f"{{{{flavour}}}} {name}")
                         for window, name in (("1d", "day"), ("7d", "week"))), "s", empty=quiet(NONE))),
         (8, lines("Jobs finished by flavour", "How many ran and ended within the day before each moment.",

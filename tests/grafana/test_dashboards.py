@@ -418,6 +418,15 @@ def test_watts_that_two_daemons_miss_in_opposite_ways_do_not_cancel_out(tmp_path
     promtool("test", "rules", tmp_path / "test.yml")
 
 
+def test_the_longest_makespan_of_groups_of_jobs_is_not_called_that_of_all_of_them():
+    """What ran one after the other in two groups took longer than either."""
+    jobs = json.loads((ROOT / "grafana" / "dashboards" / "jobs.json").read_text())
+    longest = [panel for panel in panels(jobs) if panel["type"] != "table"
+               and any("job_makespan" in target["expr"] for target in panel["targets"])]
+    assert [panel["title"] for panel in longest] == ["Longest makespan of a day", "Longest makespan by flavour"]
+    assert all("longest of a partition and flavour" in panel["description"] for panel in longest)
+
+
 def test_nodes_of_one_name_in_two_clusters_are_each_what_they_are(tmp_path, promtool):
     """A full one and an empty one are not two that are partly used."""
     of = 'job="idlewatt", instance="i", node="n1"'
