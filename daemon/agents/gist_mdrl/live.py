@@ -70,7 +70,7 @@ class GistPolicy:
         queue = state.arrays.jobs.view(np.ndarray)["queue"][observation.waiting.rows]
         others = set(observation.waiting.rows[~np.isin(queue, list(served))].tolist())
         if others:
-            starts += [action for action in self._fallback.decide(state)
+            starts += [action for action in self._fallback.decide(_after(state, starts))
                        if isinstance(action, Start) and action.job in others]
         return starts
 
@@ -108,6 +108,15 @@ class GistPolicy:
             return (f"the agents did no better on later days than {self.fallback}, which decides",)
         observation = observe(state)
         return SchedulingRound(state, observation, agent, np.flatnonzero(observation.waiting.rows == job)).reasons(0)
+
+
+def _after(state: ClusterState, starts: Actions) -> ClusterState:
+    """Return the state once these jobs have started: jobs of several partitions may run where an agent has decided."""
+    if not starts:
+        return state
+    later = state.copy()
+    later.apply(starts)
+    return later
 
 
 def unlike(state: ClusterState, name: str, trained: GpuPartition) -> str | None:

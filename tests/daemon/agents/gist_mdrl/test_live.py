@@ -109,6 +109,19 @@ def test_a_heuristic_decides_where_there_is_no_agent(agents):
     assert "no agent" in policy.reasons(state, 0)[0]
 
 
+def test_a_job_of_two_partitions_with_agents_gets_what_these_leave(agents):
+    for agent in agents.values():
+        prefer(agent, waits=-1)
+    work = Workload.of(np.zeros(6), [HOUR_S] * 5 + [60.0], [8] * 6, limit=[HOUR_S] * 5 + [60.0],
+                       partition=["a", "b", "b", "b", "a,b", "a,b"])
+    state = ClusterState.of(cluster(a=2, b=3), work)
+    for job in range(6):
+        join(state.arrays, job)
+    actions = GistPolicy(agents, CARD).decide(state)
+    state.apply(actions)  # ValueError if two were given the same node
+    assert sorted(action.job for action in actions) == [0, 1, 2, 3, 5]
+
+
 @pytest.mark.parametrize(("nodes", "why"), [
     (cluster(a=3, b=3), "partition a: it has 3 servers of 8 GPUs and the agent was trained on 2 of 8; train it anew"),
     (cluster(b=3), "no partition of this name any more")])
