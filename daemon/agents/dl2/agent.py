@@ -6,7 +6,7 @@ unknown speed curve gets the size that it requested.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,15 +129,18 @@ class SchedulingRound:
 
     def actions(self, choose: Choose) -> Iterator[Action]:
         """Yield the actions."""
-        for job in np.flatnonzero(self.sizing.wait > self._longest_wait_s).tolist():
-            if self._free[self._pool(job)] < self.sizing.least[job]:
-                break  # no job may overtake one that has waited for too long
+        late = np.flatnonzero(self.sizing.wait > self._longest_wait_s).tolist()
+        for job in late:
             self._give(job, int(self.sizing.least[job]))
-        else:
-            for _ in range(MOST_STEPS):
-                if not self._step(choose):
-                    break
-        yield from self._carried_out()
+        smallest = list(self._carried_out(late))
+        if len(smallest) < len(late):
+            yield from smallest
+            return
+        for _ in range(MOST_STEPS):
+            if not self._step(choose):
+                break
+        decided = list(self._carried_out(late))
+        yield from decided if len(decided) >= len(late) else smallest  # else a late job has grown into another's room
 
     def starts(self) -> Floats:
         """Return the inputs of starting each waiting job on the fewest GPUs it can use."""
@@ -184,24 +187,31 @@ class SchedulingRound:
     def _pool(self, job: int) -> int:
         return int(self.sizing.demands[job, 0])
 
-    def _carried_out(self) -> Iterator[Action]:
-        """Yield the actions: jobs that shrink, then starts, then jobs that grow; a job without room stays as it is."""
+    def _carried_out(self, late: Sequence[int]) -> Iterator[Action]:
+        """Yield the actions in order, up to the first late job without room; others without room stay as they are."""
+        order = self._order(late)
+        sizes = [list(self._sizes(job)) for job in order]
+        if not order:
+            return
+        resources = FreeResources(self._observation, np.array([
+            self.sizing.demand(job, size) for job, of_job in zip(order, sizes, strict=True) for size in of_job]))
+        kinds = iter(resources.kind.tolist())
+        for job, of_job in zip(order, sizes, strict=True):
+            tried = [next(kinds) for _ in of_job]
+            decided = self._started if self.sizing.waits[job] else self._resized
+            action = next(filter(None, (decided(resources, kind, job) for kind in tried)), None)
+            if action is not None:
+                yield action
+            elif job in late:
+                return  # no job may overtake one that has waited for too long
+
+    def _order(self, late: Sequence[int]) -> list[int]:
+        """Return the jobs to change: late ones, then those that shrink, then other starts, then those that grow."""
         changed = np.flatnonzero(self.given != self.sizing.held)
         more = self.given[changed] - self.sizing.held[changed]
-        order = changed[np.lexsort((changed, np.where(more < 0, 0, np.where(self.sizing.waits[changed], 1, 2))))]
-        sizes = [(job, size) for job in order.tolist() for size in self._sizes(job)]
-        if not sizes:
-            return
-        demands, done = np.array([self.sizing.demand(job, size) for job, size in sizes]), set[int]()
-        resources = FreeResources(self._observation, demands)
-        for kind, (job, _) in zip(resources.kind.tolist(), sizes, strict=True):
-            if job in done:
-                continue
-            decided = self._started if self.sizing.waits[job] else self._resized
-            action = decided(resources, kind, job)
-            if action is not None:
-                done.add(job)
-                yield action
+        turn = np.where(more < 0, 0, np.where(self.sizing.waits[changed], 1, 2))
+        turn[np.isin(changed, late)] = -1
+        return [int(job) for job in changed[np.lexsort((changed, turn))]]
 
     def _sizes(self, job: int) -> Iterator[int]:
         """Yield the sizes to try for a job: a start may fall back to fewer GPUs where it finds no room for all."""

@@ -82,6 +82,24 @@ def test_who_has_waited_for_too_long_goes_first_and_is_waited_for():
     assert list(by(gainful, longest_wait_s=HOUR_S).decide(state)) == []
 
 
+def test_nobody_overtakes_who_has_waited_for_too_long_and_finds_its_gpus_free_but_scattered():
+    sizes = [4, 4, 4, 2, 8, 1]
+    state = waiting(sizes, nodes="3x8", minimum=sizes, maximum=sizes)
+    state.apply([Start(job, (job,), (4,)) for job in range(3)])
+    state.arrays.clock[0] = 3 * HOUR_S
+    assert [action.job for action in by(oldest, longest_wait_s=HOUR_S).decide(state)] == [3]
+    assert [action.job for action in by(oldest, longest_wait_s=9 * HOUR_S).decide(state)] == [3, 5]
+
+
+def test_no_late_job_grows_into_the_room_of_another():
+    sizes = [4, 5, 7, 4, 4]
+    state = waiting(sizes, nodes="3x8", minimum=[4, 5, 7, 2, 4], maximum=sizes)
+    state.apply([Start(job, (job,), (sizes[job],)) for job in range(3)])
+    state.arrays.clock[0] = 3 * HOUR_S
+    actions = by(gainful, longest_wait_s=HOUR_S).decide(state)
+    assert {action.job: action.nodes for action in actions} == {3: (1,), 4: (0,)}
+
+
 def test_what_it_is_shown_does_not_depend_on_the_truth():
     rows = []
     for speed, run_s in ((SITE.table, HOUR_S), (FLAT, 2 * HOUR_S)):
