@@ -6,7 +6,8 @@ advised starts, once with the job and once without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,10 @@ from ....exporters.metrics.declared import ADVICE
 from ....storage.power_classes import PowerClass
 from ....storage.reclaim import Reclaimable, Started
 from ....storage.records import Allocation, Job, JobState, Node, SchedulerSnapshot
+from ....storage.rules import SchedulerRules
 from ...durations import ago
 from ...policies import named
+from ...replay.admission.limits import licence_choices
 from ...replay.engine import Policy
 from ...replay.state import ClusterState
 from ...settings.recommenders import ReclaimSettings
@@ -81,17 +84,48 @@ def _starting(snapshot: SchedulerSnapshot, now_s: float, policy: Policy) -> dict
 def without(snapshot: SchedulerSnapshot, job: Job) -> SchedulerSnapshot:
     """Return a cluster as it would be had a job just ended."""
     parts = {part.node: part for part in job.allocations}
-    nodes = tuple(_freed(node, parts[node.name]) if node.name in parts else node for node in snapshot.nodes)
-    return replace(snapshot, nodes=nodes, jobs=tuple(other for other in snapshot.jobs if other.key != job.key))
+    others = tuple(other for other in snapshot.jobs if other.key != job.key)
+    owned = _still_owned(job, others)
+    nodes = tuple(_freed(node, parts[node.name], job, node.name in owned) if node.name in parts else node
+                  for node in snapshot.nodes)
+    return replace(snapshot, nodes=nodes, jobs=others, rules=_with_licences(snapshot.rules, job))
 
 
-def _freed(node: Node, part: Allocation) -> Node:
+def _still_owned(job: Job, others: Iterable[Job]) -> set[str]:
+    """Return the nodes that stay closed to other users once a job has ended, as far as others' jobs tell."""
+    left = [other for other in others if other.state.active and other.user == job.user]
+    return {part.node for other in left for part in other.allocations
+            if other.request.details.exclusive_user or not job.request.details.exclusive_user}
+
+
+def _freed(node: Node, part: Allocation, job: Job, owned: bool) -> Node:
     indexes = node.gpu_indexes_allocated
     left = None if indexes is None or part.gpu_indexes is None else tuple(
         index for index in indexes if index not in part.gpu_indexes)
+    held = _slices_of(job, part)
     return replace(node, gpus_allocated=max(0, node.gpus_allocated - part.gpus), gpu_indexes_allocated=left,
                    cpus_allocated=max(0, node.cpus_allocated - part.cpus),
-                   memory_allocated_bytes=max(0, node.memory_allocated_bytes - part.memory_bytes))
+                   memory_allocated_bytes=max(0, node.memory_allocated_bytes - part.memory_bytes),
+                   slices=tuple((name, total, max(0, taken - held.get(name, 0))) for name, total, taken in node.slices),
+                   owner="" if node.owner == job.user and not owned else node.owner)
+
+
+def _slices_of(job: Job, part: Allocation) -> dict[str, int]:
+    """Return the parts of GPUs that a job holds on one node, by its pods there."""
+    pods = sum(max(1, len(each.members)) for each in job.allocations)
+    return {name: count * max(1, len(part.members)) // pods for name, count in job.request.details.slices}
+
+
+def _with_licences(rules: SchedulerRules, job: Job) -> SchedulerRules:
+    """Return the rules with a job's licences free; nobody tells which of several alternatives it holds."""
+    choices = licence_choices(job.request.details.licenses)
+    if rules.licenses is None or len(choices) != 1:
+        return rules
+    held = Counter[str]()
+    for name, number in choices[0]:
+        held[name] += number
+    return replace(rules, licenses=tuple(replace(each, used=max(0, each.used - held[each.name]))
+                                         for each in rules.licenses))
 
 
 def _row(job: Job, idle: list[GpuVerdict], now_s: float) -> Reclaimable:

@@ -218,7 +218,7 @@ class Limits:
 def with_time(job: Job, used: Used, lasts_s: float | None) -> Counter[str]:
     """Return what a job uses, with its licences, and all amounts times the time that it may still run."""
     found: Counter[str] = Counter(used)
-    for name, number in next(iter(_choices(job.request.details.licenses)), ()):
+    for name, number in next(iter(licence_choices(job.request.details.licenses)), ()):
         found[f"license/{name}"] += number
     if lasts_s is not None:
         found.update({f"{name}{_OVER_TIME}": amount * lasts_s for name, amount in tuple(found.items())})
@@ -288,14 +288,15 @@ class Licences:
 
     def lacking(self, wanted: str) -> str | None:
         """Return what is lacking, in words; None when nothing is."""
-        lacks = [[text for name, number in some if (text := self._lack(name, number))] for some in _choices(wanted)]
+        lacks = [[text for name, number in some if (text := self._lack(name, number))]
+                 for some in licence_choices(wanted)]
         if not lacks or any(not text for text in lacks):
             return None
         return lacks[0][0]
 
     def take(self, wanted: str) -> None:
         """Take the licences of a job, of alternatives the first that are free."""
-        for some in _choices(wanted):
+        for some in licence_choices(wanted):
             if not any(self._lack(name, number) for name, number in some):
                 for name, number in some:
                     self._free[name] -= number
@@ -306,7 +307,7 @@ class Licences:
         return None if free >= number else f"Licenses: needs {number} of {name}, {free} free"
 
 
-def _choices(wanted: str) -> list[list[tuple[str, int]]]:
+def licence_choices(wanted: str) -> list[list[tuple[str, int]]]:
     """Return alternatives, each of licences that are all needed, of ``a:2,b`` or ``a|b``."""
     return [list(_named(part)) for part in wanted.split("|") if part] if wanted else []
 

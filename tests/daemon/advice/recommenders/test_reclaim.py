@@ -12,9 +12,11 @@ from idlewatt.daemon.advice.recommenders.reclaim import ReclaimRecommender, with
 from idlewatt.daemon.settings.recommenders import ReclaimSettings
 from idlewatt.daemon.waste import Assessment, GpuVerdict
 from idlewatt.exporters.publish import check
+from idlewatt.storage.details import Details
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.reclaim import Started
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
+from idlewatt.storage.rules import License, SchedulerRules
 from idlewatt.storage.telemetry import Telemetry
 
 NOW, HOUR = 1_800_000_000.0, 3600.0
@@ -83,6 +85,40 @@ def test_a_cluster_without_a_job_has_its_room_and_keeps_that_of_others():
     assert [job.job_id for job in left.jobs] == ["b"]
     assert (left.nodes[0].gpus_allocated, left.nodes[0].gpu_indexes_allocated, left.nodes[0].cpus_allocated) == (
         2, (2, 3), 10)
+
+
+def freed(job, *others, licenses=None, **facts):
+    node = replace(NODES[0], **facts)
+    rules = SchedulerRules(licenses=licenses)
+    return without(SchedulerSnapshot(NOW, (node,), PARTITIONS, (job, *others), rules), job)
+
+
+def asking(job, **details):
+    return replace(job, request=replace(job.request, details=Details(**details)))
+
+
+def test_a_node_is_open_to_others_once_the_last_job_that_keeps_it_for_its_user_has_ended():
+    alone = asking(RUNNING[0], exclusive_user=True)
+    other = replace(RUNNING[1], user="ann")
+    assert freed(alone, owner="ann").nodes[0].owner == ""
+    assert freed(alone, other, owner="ann").nodes[0].owner == ""
+    assert freed(alone, asking(other, exclusive_user=True), owner="ann").nodes[0].owner == "ann"
+    assert freed(other, RUNNING[0], owner="ann").nodes[0].owner == "ann"  # which of the two keeps it nobody knows
+    assert freed(alone, owner="dan").nodes[0].owner == "dan"
+
+
+def test_the_parts_of_gpus_that_a_job_held_are_free():
+    job = asking(RUNNING[0], slices=(("mig-1g", 3),))
+    parts = (replace(job.allocations[0], members=("x/a", "x/b")), Allocation("n1", 0, members=("x/c",)))
+    node = freed(replace(job, allocations=parts), slices=(("mig-1g", 7, 5), ("mig-2g", 3, 1))).nodes[0]
+    assert node.slices == (("mig-1g", 7, 3), ("mig-2g", 3, 1))
+
+
+@pytest.mark.parametrize(("asked", "used"), [("matlab:2", 1), ("matlab,matlab", 1), ("matlab|ansys", 3), ("", 3)])
+def test_the_licences_that_a_job_held_are_free_where_it_is_known_which(asked, used):
+    licences = (License("matlab", 3, 3), License("ansys", 1, 1))
+    left = freed(asking(RUNNING[0], licenses=asked), licenses=licences).rules.licenses
+    assert [licence.used for licence in left] == [used, 1]
 
 
 def test_a_row_is_shown_in_a_table():
