@@ -36,7 +36,7 @@ class Diagnosis:
         """Return what keeps a pending job from starting now."""
         if not eligible(job, self._now_s):
             return f"not eligible yet: the scheduler says {named_reason(job) or 'its begin time has not come'}"
-        wanted = need(job)
+        wanted = need(job, self._free.owners)
         if wanted is None:
             return "asks for no GPU; its CPUs or memory are not free, or others come first"
         if wanted not in self._rooms:
@@ -76,7 +76,7 @@ class Diagnosis:
 
     def nodes_with_room(self, job: Job, gpus: int, taken: Mapping[str, int]) -> list[str]:
         """Return nodes that have room for the job's GPUs on one node once some are taken, by the GPUs free now."""
-        wanted = need(job)
+        wanted = need(job, self._free.owners)
         if wanted is None:
             return []
         by_gpus, by_cpus, by_memory = self._free.room(wanted)
@@ -94,7 +94,7 @@ class Diagnosis:
 
     def left_over(self, job: Job, gpus: int) -> Placement | None:
         """Return so many of the GPUs that a job may use, of the nodes with least free first, however few each has."""
-        wanted = need(job)
+        wanted = need(job, self._free.owners)
         if wanted is None or gpus < 1:
             return None
         here = self._free.allowed(wanted)
@@ -118,7 +118,7 @@ class Diagnosis:
             return f"no GPU is free in {partition}"
         if not allowed.any():
             return (f"{_free(int(self._free.gpus[here].sum()))} in {partition}, but on no node that meets its "
-                    "constraints (type, features, reservation, node lists)")
+                    "constraints (type, features, reservation, node lists, owner)")
         by_gpus, by_cpus, by_memory = (np.where(allowed, room, 0) for room in self._free.room(wanted))
         most = np.minimum(np.minimum(by_gpus, by_cpus), by_memory)
         if _sets(most, wanted) >= wanted.sets:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState, Node, NodeState, SchedulerSnapshot
-from ..waste.stranded import PLENTY, Need, need, satisfies
+from ..waste.stranded import PLENTY, Need, need, owners_of, satisfies
 
 Masks = NDArray[np.bool_]
 Amounts = tuple[int, int, int]
@@ -65,6 +65,7 @@ class MigrationPlanner:
         self.nodes = [node for node in {node.name: node for node in snapshot.nodes}.values()
                       if node.gpus > 0 and (node.state.schedulable or node.state is NodeState.RESERVED)]
         self.row = {node.name: row for row, node in enumerate(self.nodes)}
+        self.owners = owners_of(self.nodes)
         self.free = np.array([_free(node) for node in self.nodes], np.int64).reshape(-1, 3)
         self._levels = _levels(self.nodes)
         self._models = np.array([node.gpu_model for node in self.nodes])
@@ -240,7 +241,7 @@ class MigrationPlanner:
         return all(taken[budget.name] <= budget.allowed for budget in budgets)
 
     def _movable_job(self, job: Job, node: int) -> MovableJob:
-        wanted, held = need(job), job.allocations[0]
+        wanted, held = need(job, self.owners), job.allocations[0]
         assert wanted is not None  # it holds GPUs: see _may_move
         share = _amounts(wanted, held.gpus)
         holds = held.gpus, min(MOST, max(held.cpus, share[1])), min(MOST, max(held.memory_bytes, share[2]))
@@ -278,7 +279,7 @@ class MigrationPlanner:
     def allowed(self, wanted: Need) -> Masks:
         """Return which nodes a job may use, whatever is free on them."""
         key = (wanted.partitions, wanted.model, wanted.features, wanted.required_nodes, wanted.excluded_nodes,
-               wanted.reservation, wanted.exclusive, wanted.splits,
+               wanted.reservation, wanted.exclusive, wanted.splits, wanted.user,
                wanted.sets if wanted.features or wanted.required_nodes else 0)
         if key not in self._allowed:
             partitions = set(wanted.partitions) - self._down

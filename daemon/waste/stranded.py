@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,6 +45,8 @@ class Need:
     exclusive: bool = False
     switches: int = 0
     """Most places of the closest level (NVLink domains, leaf switches) that it may be spread over now; 0 for any."""
+    user: str = ""
+    """Whose it is, where that user has nodes that nobody else may use."""
 
     @property
     def total_gpus(self) -> int:
@@ -62,8 +64,13 @@ class Need:
         return self.required_nodes if len(self.required_nodes) <= self.least_nodes else ()
 
 
-def need(job: Job) -> Need | None:
-    """Return what a job needs of each node; None for a job without GPUs."""
+def owners_of(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the users who have nodes that nobody else may use."""
+    return frozenset(node.owner for node in nodes if node.owner)
+
+
+def need(job: Job, owners: Collection[str] = ()) -> Need | None:
+    """Return what a job needs of each node, some of which have owners; None for a job without GPUs."""
     request = job.request
     if request.gpus <= 0 and (request.gpus_per_node or 0) <= 0:
         return None
@@ -71,12 +78,12 @@ def need(job: Job) -> Need | None:
     cpus, memory = (min(amount, PLENTY) // sets for amount in (request.cpus + sets - 1, request.memory_bytes))
     return Need(tuple(job.partition.split(",")), min(gpus, PLENTY), cpus, memory, sets, splits,
                 request.gpu_model.lower(), request.features, request.required_nodes, request.excluded_nodes,
-                request.reservation, request.exclusive)
+                request.reservation, request.exclusive, user=job.user if job.user in owners else "")
 
 
-def need_now(job: Job, now_s: float) -> Need | None:
+def need_now(job: Job, now_s: float, owners: Collection[str] = ()) -> Need | None:
     """Return what a job needs of each node, and how close together these must be at this moment."""
-    wanted, details = need(job), job.request.details
+    wanted, details = need(job, owners), job.request.details
     given_up = details.switches_until_s is not None and now_s >= details.switches_until_s
     if wanted is None or wanted.sets == 1 or not details.switches or given_up:
         return wanted
@@ -147,6 +154,7 @@ class FreeNodes:
                       if node.gpus > node.gpus_allocated
                       and (node.state.schedulable or node.state is NodeState.RESERVED)]
         self.index = {node.name: position for position, node in enumerate(self.nodes)}
+        self.owners = owners_of(self.nodes)
         self.gpus = self._counts([min(node.gpus - node.gpus_allocated, MOST_GPUS) for node in self.nodes])
         self._cpus = self._counts([_left(node.cpus, node.cpus_allocated) for node in self.nodes])
         self._memory = self._counts([_left(node.memory_bytes, node.memory_allocated_bytes) for node in self.nodes])
@@ -177,7 +185,7 @@ class FreeNodes:
     def allowed(self, wanted: Need) -> Mask:
         """Return which nodes satisfy everything that does not depend on how much is free."""
         key = (wanted.partitions, wanted.model, wanted.features, wanted.required_nodes, wanted.excluded_nodes,
-               wanted.reservation, wanted.exclusive, wanted.splits,
+               wanted.reservation, wanted.exclusive, wanted.splits, wanted.user,
                wanted.sets if wanted.features or wanted.required_nodes else 0)
         if key not in self._allowed:
             self._allowed[key] = self.addressed(wanted) & self._satisfying(wanted)
@@ -222,10 +230,10 @@ def _left(total: int, allocated: int) -> int:
 
 
 def satisfies(node: Node, wanted: Need) -> bool:
-    """Tell whether a node meets the type, feature, list and reservation constraints of a job."""
+    """Tell whether a node meets the type, feature, list, reservation and owner constraints of a job."""
     if node.name in wanted.excluded_nodes or node.reservation != wanted.reservation:
         return False
-    if node.state is NodeState.RESERVED and not wanted.reservation:
+    if (node.state is NodeState.RESERVED and not wanted.reservation) or node.owner not in ("", wanted.user):
         return False
     # With fewer nodes named than needed the job may use others too.
     if node.name not in wanted.required_nodes and wanted.least_nodes <= len(wanted.required_nodes):
@@ -250,7 +258,7 @@ class PendingQueue:
         self._short_of_memory = np.zeros(count, np.bool_)
         self._apart = np.zeros(count, np.bool_)
         self._smallest: dict[str, int] = {}
-        wanted = (need_now(job, now_s) for job in jobs if eligible(job, now_s))
+        wanted = (need_now(job, now_s, self.free.owners) for job in jobs if eligible(job, now_s))
         for shape in dict.fromkeys(shape for shape in wanted if shape is not None):
             self._lay(shape)
         self._enough = {partition: int(self.free.gpus[self.free.in_partition(partition)].sum()) >= smallest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,7 @@ from ....storage.recommendations import Recommendation
 from ....storage.records import Job, JobState, SchedulerSnapshot
 from ....storage.uses import Use
 from ...replay.runtime_prediction import template
-from ...waste.stranded import Need, need, satisfies
+from ...waste.stranded import Need, need, owners_of, satisfies
 from .sensitivity import Evidence, LikeRun, NodeShare, SpeedEstimate, recognized, speed_estimate
 from .tune import Key, Tenant, TunedNode
 from .usage_meter import Run, UsageWindow
@@ -143,7 +143,8 @@ def node_view(snapshot: SchedulerSnapshot, advice: Sequence[Recommendation], ins
     for job in running:
         view.jobs[job.key] = job
         _move_in(job, view.nodes, insight)
-    _line_up(view, {job.key: job for job in snapshot.jobs if eligible(job, now_s)}, advice)
+    _line_up(view, {job.key: job for job in snapshot.jobs if eligible(job, now_s)}, advice,
+             owners_of(snapshot.nodes))
     return view
 
 
@@ -205,13 +206,14 @@ def _move_in(job: Job, nodes: Mapping[str, TunedNode], insight: Insight) -> None
                                                   takes=alone and place.gpus > 0)]
 
 
-def _line_up(view: NodeView, pending: Mapping[Key, Job], advice: Iterable[Recommendation]) -> None:
+def _line_up(view: NodeView, pending: Mapping[Key, Job], advice: Iterable[Recommendation],
+             owners: Collection[str]) -> None:
     """Take in held jobs that one node may serve, in the order of the active policy, and the nodes kept for jobs."""
     for place, row in enumerate(advice):
         job = pending.get((row.job_id, row.submit_s))
         if row.shadow or row.action != "hold" or job is None:
             continue
-        wanted = need(job)
+        wanted = need(job, owners)
         alone = job.request.nodes == 1 and not job.request.exclusive
         if wanted is not None and alone and len(view.waiting) < MOST_WAITING:
             view.waiting[job.key] = WaitingJob(job, wanted, row.expected_start_s, place)

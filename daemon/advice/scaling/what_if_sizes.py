@@ -64,7 +64,7 @@ class SpareCapacity:
 
     def free_gpus(self, job: Job) -> int:
         """Return the GPUs that are free on the nodes that a job may use."""
-        wanted = need(job)
+        wanted = need(job, self._planner.owners)
         return 0 if wanted is None else int(self._planner.free[self._usable(job, wanted), 0].clip(0).sum())
 
     def has_room(self, job: Job, request: Request) -> bool:
@@ -101,7 +101,7 @@ class SpareCapacity:
         return self._planner.allowed(wanted) & (self._planner.unkept(job.limit_s) if unkept is None else unkept)
 
     def _wish(self, job: Job) -> Wish | None:
-        wanted = need(job)
+        wanted = need(job, self._planner.owners)
         return None if wanted is None else (wanted, self._usable(job, wanted).tobytes())
 
     def _fits(self, wish: Wish, returned: Returned = ()) -> bool:

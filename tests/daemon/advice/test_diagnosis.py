@@ -8,6 +8,7 @@ from idlewatt.storage.records import Job, JobState, Node, NodeState, Request, Sc
 from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_800_000_000.0
+NOWHERE = "on no node that meets its constraints (type, features, reservation, node lists, owner)"
 
 
 def node(name: str, free: int, **more) -> Node:
@@ -30,7 +31,7 @@ def diagnosis(*nodes: Node) -> Diagnosis:
     ((node("a", 2), node("b", 3)), Request(6), "needs 6 GPUs, 5 are free in gpu"),
     ((node("a", 1),), Request(2), "needs 2 GPUs, 1 is free in gpu"),
     ((node("a", 1, gpu_model="a100"),), Request(1, gpu_model="h100"),
-     "1 GPU is free in gpu, but on no node that meets its constraints (type, features, reservation, node lists)"),
+     f"1 GPU is free in gpu, but {NOWHERE}"),
     ((node("a", 4), node("b", 4)), Request(8, 1, 8),
      "8 GPUs are free in gpu but scattered: at most 4 on one node, it needs 8 on one"),
     ((node("a", 8), node("b", 4), node("c", 4)), Request(16, 2, 8),
@@ -40,12 +41,20 @@ def diagnosis(*nodes: Node) -> Diagnosis:
     ((node("a", 8, memory_bytes=2**30),), Request(1, 1, 1, memory_bytes=2 * 2**30),
      "GPUs are free in gpu, but not the 2 GiB of memory beside them that it asks for"),
     ((node("a", 8, gpu_model="a100"),), Request(1, gpu_model="h100"),
-     "8 GPUs are free in gpu, but on no node that meets its constraints (type, features, reservation, node lists)"),
+     f"8 GPUs are free in gpu, but {NOWHERE}"),
     ((node("a", 8),), Request(1), "there is room now, but jobs that come first take it or would be delayed"),
     ((node("a", 8),), Request(0, cpus=4), "asks for no GPU; its CPUs or memory are not free, or others come first"),
 ])
 def test_the_first_constraint_that_binds_is_named_with_its_figures(nodes, request_, reason):
     assert diagnosis(*nodes).why_wait(job(request_)) == reason
+
+
+@pytest.mark.parametrize(("user", "reason", "room"), [
+    ("ann", f"8 GPUs are free in gpu, but {NOWHERE}", []),
+    ("zoe", "there is room now, but jobs that come first take it or would be delayed", ["a"])])
+def test_a_node_that_serves_one_user_has_no_room_for_others(user, reason, room):
+    found, wish = diagnosis(node("a", 8, owner="zoe")), job(Request(1), user=user)
+    assert (found.why_wait(wish), found.nodes_with_room(wish, 1, {})) == (reason, room)
 
 
 def test_free_gpus_of_another_partition_do_not_count():

@@ -109,6 +109,18 @@ def test_the_cause_is_the_first_constraint_that_binds(site, taken, request_, exp
     assert cause([site.node(**taken)], [site.pending(**request_)]) is expected
 
 
+def test_a_node_that_serves_one_user_is_stranded_by_the_constraints_of_others(site):
+    nodes, waiting = [site.node(owner="zoe")], site.pending()
+    assert cause(nodes, [replace(waiting, user="ann")]) is StrandedCause.CONSTRAINT
+    assert cause(nodes, [replace(waiting, user="ann"), replace(waiting, user="zoe", job_id="8")]) is None
+
+
+def test_users_need_the_same_but_for_those_who_have_nodes(site):
+    jobs = [replace(site.pending(), user=user) for user in ("ann", "bob", "zoe")]
+    assert len({need(job) for job in jobs}) == 1
+    assert [need(job, {"zoe"}).user for job in jobs] == ["", "", "zoe"]
+
+
 def test_scattered_gpus_that_would_do_together_are_fragments(site):
     nodes = [site.node(f"dgx-{number}", gpus_allocated=4) for number in range(2)]
     assert cause(nodes, [site.pending(gpus=8)]) is StrandedCause.GPU_FRAGMENT

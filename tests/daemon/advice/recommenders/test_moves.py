@@ -113,6 +113,20 @@ def test_without_advice_the_oldest_is_helped_first():
     assert [row.job_id for row in considered(waits("9"), older).rows] == ["10", "9"]
 
 
+def owned(*owners):
+    nodes = tuple(replace(node, owner=owner) for node, owner in zip(NODES, owners, strict=True))
+    scene = RecommenderContext(NOW, SchedulerSnapshot(NOW, nodes, (), (*RUNNING, waits("9"))), Telemetry())
+    return [(row.placement.nodes, row.moves[0].destination) for row in MoveRecommender(MovesSettings()).recommend(
+        scene).rows]
+
+
+@pytest.mark.parametrize(("owners", "found"), [
+    (("zoe", "zoe", "zoe"), []), (("bob", "zoe", "zoe"), []), (("bob", "ann", "zoe"), [(("n0",), "n1")]),
+    (("zoe", "", ""), [(("n1",), "n2")])])
+def test_nobody_starts_or_moves_to_a_node_that_serves_another_user(owners, found):
+    assert owned(*owners) == found
+
+
 def test_a_table_shows_it_in_words():
     subject = subjects()["moves"]
     (row,) = considered(waits("9"), advice=[said("9", "hold")]).rows
