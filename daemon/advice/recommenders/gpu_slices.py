@@ -192,7 +192,8 @@ def _profile(name: str, model: str) -> Size | None:
 
 def _may(job: Job, node: Node) -> bool:
     request = job.request
-    return (job.partition in node.partitions and (not request.required_nodes or node.name in request.required_nodes)
+    return (job.partition in node.partitions and node.name not in request.excluded_nodes
+            and (not request.required_nodes or node.name in request.required_nodes)
             and (not request.features or has_features(node.features, request.features)))
 
 

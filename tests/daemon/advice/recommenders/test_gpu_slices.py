@@ -127,6 +127,7 @@ def test_nodes_that_it_may_not_use_and_parts_that_nobody_hands_out_are_not_advis
     assert watched(service(), (0.08, 6 * GB), ground=nodes()[:1]) == ()
     elsewhere = (nodes()[0], replace(nodes()[1], partitions=("q",)))
     assert watched(service(), (0.08, 6 * GB), ground=elsewhere) == ()
+    assert watched(replace(service(), request=Request(1, excluded_nodes=("n1",))), (0.08, 6 * GB)) == ()
     bound = replace(service(), request=Request(1, features="zone=a"))
     assert watched(bound, (0.08, 6 * GB)) == ()
     there = (nodes()[0], replace(nodes()[1], features=("zone", "zone=a")))
