@@ -283,8 +283,9 @@ class MigrationPlanner:
                wanted.sets if wanted.features or wanted.required_nodes else 0)
         if key not in self._allowed:
             partitions = set(wanted.partitions) - self._down
+            # How many of each type are free on a node of several types nobody tells.
             self._allowed[key] = np.array([not partitions.isdisjoint(node.partitions) and satisfies(node, wanted)
-                                           for node in self.nodes], bool)
+                                           and not (wanted.model and node.gpu_models) for node in self.nodes], bool)
         return self._allowed[key]
 
     def _carry_out(self, made: Iterable[tuple[MovableJob, int]]) -> None:
@@ -320,7 +321,8 @@ def _may_move(job: Job) -> bool:
     if job.steering is not None and not job.steering.movable:
         return False
     return (job.state is JobState.RUNNING and len(job.allocations) == 1 and job.allocations[0].gpus > 0
-            and not job.request.exclusive and max(job.request.gpus, job.request.gpus_per_node or 0) > 0)
+            and not job.request.exclusive and not job.request.details.unknown
+            and max(job.request.gpus, job.request.gpus_per_node or 0) > 0)
 
 
 def _cost(plan: MigrationPlan) -> tuple[int, float]:

@@ -58,8 +58,8 @@ class MoveRecommender:
 
     def _plan(self, job: Job, advice: Recommendation | None, planner: MigrationPlanner,
               hopeless: set[tuple[Need, float | None]], now_s: float) -> MigrationPlan | None:
-        """Return what to move for a job; None where it starts soon or nothing helps, which is noted."""
-        wanted = need_now(job, now_s, planner.owners)
+        """Return what to move for a job; None where it starts soon, a fact is unknown or nothing helps (noted)."""
+        wanted = None if job.request.details.unknown else need_now(job, now_s, planner.owners)
         soon = advice and advice.expected_start_s is not None and \
             advice.expected_start_s - now_s < self._settings.gain
         if soon or wanted is None or (wanted, job.limit_s) in hopeless:

@@ -63,6 +63,22 @@ def planned(snapshot, job, most=3):
     return plan and ({movable.job.job_id: home for movable, home in plan.moves}, str(plan.placement))
 
 
+def test_nobody_who_names_a_type_of_gpu_starts_on_or_moves_to_a_node_of_several():
+    several = {"gpus": 8, "gpu_model": "a100", "gpu_models": ("a100", "v100")}
+    assert planned(world([several, several], runs("1", ("n0", 2))), waits(8, 1, 8)) is None  # n1 is empty
+    jobs = runs("1", ("n0", 2)), runs("2", ("n1", 4))
+    assert planned(world([several, several], *jobs), waits(8, 1, 8)) == ({"1": "n1"}, "n0:8")
+    assert planned(world([several, several], *jobs), waits(8, 1, 8, gpu_model="a100")) is None
+    named = runs("1", ("n0", 2), gpu_model="a100"), stays("2", ("n1", 4))
+    assert planned(world([several, several], *named), waits(8, 1, 8)) is None
+
+
+def test_a_job_of_which_a_fact_is_unknown_is_not_moved():
+    moved, other = runs("1", ("n0", 2)), stays("2", ("n1", 4))
+    assert planned(world([8, 8], moved, other), waits(8, 1, 8)) == ({"1": "n1"}, "n0:8")
+    assert planned(world([8, 8], moved.with_unknown(["where shards are free"]), other), waits(8, 1, 8)) is None
+
+
 def test_the_smallest_job_that_makes_room_goes_to_the_fullest_node_that_takes_it():
     snapshot = world([8, 8, 8], runs("1", ("n0", 2)), runs("2", ("n1", 4)), runs("3", ("n2", 7)))
 

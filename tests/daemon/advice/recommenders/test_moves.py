@@ -127,6 +127,11 @@ def test_nobody_starts_or_moves_to_a_node_that_serves_another_user(owners, found
     assert owned(*owners) == found
 
 
+def test_nothing_is_moved_for_a_job_of_which_a_fact_is_unknown():
+    assert considered(waits("9")).rows
+    assert considered(waits("9").with_unknown(["where shards are free"])).rows == ()
+
+
 def test_a_table_shows_it_in_words():
     subject = subjects()["moves"]
     (row,) = considered(waits("9"), advice=[said("9", "hold")]).rows
