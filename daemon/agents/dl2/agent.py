@@ -199,7 +199,8 @@ class SchedulingRound:
         for job, of_job in zip(order, sizes, strict=True):
             tried = [next(kinds) for _ in of_job]
             decided = self._started if self.sizing.waits[job] else self._resized
-            action = next(filter(None, (decided(resources, kind, job) for kind in tried)), None)
+            actions = (decided(resources, kind, job) for kind in tried)
+            action = next((one for one in actions if one is not None), None)
             if action is not None:
                 yield action
             elif job in late:
