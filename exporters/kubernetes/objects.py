@@ -253,7 +253,6 @@ class BatchStatus(ObjectPart, frozen=True):
     """How a batch job fares."""
 
     failed: int | None = None
-
     conditions: list[Condition] | None = None
     start_time: str | None = None
     completion_time: str | None = None
