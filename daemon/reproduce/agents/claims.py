@@ -12,7 +12,7 @@ from ...learning.training import INCUMBENT
 from ...sweep import ALWAYS
 from ..report import Section, Table
 from ..scorer.regimes import INCUMBENT as FIRST_COME
-from .elsewhere import EACH, LOOK_S, Served
+from .elsewhere import EACH, LOOK_S, MOVED_S, Served
 from .setting import Setting
 
 TITLE = "The agents on public traces"
@@ -75,9 +75,10 @@ def _elsewhere(results: Sequence[Served], setting: Setting) -> Section:
     return Section("Scorers on sites that they were not trained for", [
         f"Each scorer learned for {setting.elsewhere_s:g} s and decides every {LOOK_S / 60:.0f} min while a job "
         f"waits. Where it abstains, {FIRST_COME} decides. Figures are mean JCT over that of {FIRST_COME} alone: the "
-        f"geometric mean over {EACH} histories of each generated site, with its 95 % interval, and one of each trace. "
-        "The worst is the greatest ratio of one history: where a queue is long, a few other starts change its mean "
-        "JCT by several per cent, for better or worse.",
+        f"geometric mean over {EACH} histories of each site, with its 95 % interval; those of a trace are itself and "
+        f"copies of it in which each job comes up to {MOVED_S / 60:.0f} min earlier or later. The worst is the "
+        "greatest ratio of one history: where a queue is long, a few other starts change its mean JCT by several per "
+        "cent, for better or worse.",
         f"Of {len(results)} pairs {sum(result.alone > HARM for result in results)} are more than 1 % worse without "
         f"abstention, {alone:.3f} at worst, and {sum(result.doubting > HARM for result in results)} with it, "
         f"{doubting:.3f} at worst. In {sum(result.worst > HARM for result in results)} pairs a single history is, with "

@@ -38,7 +38,9 @@ WINDOW, LEARNED, LOADS, SELECT = 800, 2 / 3, (0.7, 1.2), 10
 """Jobs of a part of a trace to learn from, all of the first part of it, at any of these loads; how many choose."""
 MOST_JOBS = 4000
 EACH = 5
-"""Number of histories that are drawn for each generated site; of a trace there is one."""
+"""Number of histories of each site: one replay of a long queue says little."""
+MOVED_S = LOOK_S
+"""Greatest shift of a submission in a copy of a trace, s."""
 DRAWS = 8
 """Futures in which what the agent changes is forecast; a daemon draws 20 unless it is told otherwise."""
 SHORTER = {"Venus vcvGl": 16}
@@ -161,10 +163,22 @@ def sites(traces: Path) -> Iterator[tuple[str, Sequence[TraceWindow]]]:
         yield f"generated jobs, {regime.name}", [judging(regime, number) for number in range(EACH)]
     for name in REAL:
         trace = trace_of(name)
-        yield trace.name, [slice_of(trace, traces)]
+        yield trace.name, copies(slice_of(trace, traces))
     for name, nodes in SHORTER.items():
         trace = replace(trace_of(name), nodes=nodes)
-        yield f"{name} on {nodes} nodes", [slice_of(trace, traces)]
+        yield f"{name} on {nodes} nodes", copies(slice_of(trace, traces))
+
+
+def copies(history: TraceWindow) -> list[TraceWindow]:
+    """Return a history and copies of it whose jobs come a little earlier or later, as they may have come as well."""
+    return [history, *(_moved(history, number) for number in range(1, EACH))]
+
+
+def _moved(history: TraceWindow, number: int) -> TraceWindow:
+    work, random = history.workload, np.random.default_rng([19, number])
+    submit = work.submit + random.uniform(-MOVED_S, MOVED_S, len(work))
+    order = np.argsort(submit, kind="stable")
+    return replace(history, workload=subset(work, order, submit=submit[order]))
 
 
 def files() -> set[str]:

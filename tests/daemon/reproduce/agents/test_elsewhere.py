@@ -88,6 +88,20 @@ def test_a_site_of_several_histories_has_an_interval_and_its_worst_history(longe
     assert one.interval is None
 
 
+def test_copies_of_a_trace_have_its_jobs_a_little_earlier_or_later_in_the_order_of_their_submission():
+    trace = first(made_up(4), 60)
+    same, *moved = elsewhere.copies(trace)
+    assert same is trace
+    assert len(moved) == elsewhere.EACH - 1
+    for work in (window.workload for window in moved):
+        assert (np.diff(work.submit) >= 0).all()
+        rows = [trace.workload.ids.index(name) for name in work.ids]
+        shifts = work.submit - trace.workload.submit[rows]
+        assert 0 < np.abs(shifts).max() <= elsewhere.MOVED_S
+        np.testing.assert_array_equal(work.run, trace.workload.run[rows])
+    assert len({window.workload.submit.tobytes() for window in moved}) == len(moved)
+
+
 def test_the_report_counts_harmful_scorers_and_histories():
     served = [elsewhere.Served("a", "b", 1.5, 1.54, 1.0, None, 1.0, 200, {"size": 200}),
               elsewhere.Served("a", "c", 1.5, 0.8, 0.9, (0.8, 1.1), 1.03, 1100, {"jobs": 110, "members": 330}),
