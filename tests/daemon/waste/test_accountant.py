@@ -207,7 +207,7 @@ def test_gpus_that_work_past_the_scheduler_or_are_drained_are_no_unused_part(sit
 
 
 def test_a_server_without_gpus_is_empty_only_when_its_cpus_are(site):
-    nodes = [site.node("cpu-0", gpus=0, cpus_allocated=4), site.node("cpu-1", gpus=0)]
+    nodes = [site.node("cpu-0", gpus=0, cpus_allocated=1), site.node("cpu-1", gpus=0)]
     found = site.judge(nodes, walls=[site.wall(300.0, "cpu-0"), site.wall(200.0, "cpu-1")])
     assert found.totals["gpu"][PowerClass.HOST_ACTIVE] == 300.0
     assert found.totals["gpu"][PowerClass.NODE_OVERHEAD_EMPTY] == 200.0

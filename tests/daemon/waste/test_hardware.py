@@ -1,6 +1,7 @@
 """What hardware draws: every published figure has a source, names are matched word by word, and floors are learned."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -161,6 +162,15 @@ def test_t48_the_floor_survives_a_restart(site):
     after.restore(before.learned())
     assert after.bare(UUID, site.MODEL) == before.bare(UUID, site.MODEL)
     assert json.dumps([floor.watts for floor in before.learned().values()])
+
+
+@pytest.mark.parametrize(("samples", "kept"), [(0, False), (1, True)])
+def test_t48_of_one_sample_as_well_and_of_none_nothing_is_taken_back(site, samples, kept):
+    floors = {key: replace(floor, samples=samples) for key, floor in taught(site, [50.0] * 20).learned().items()}
+    after = FloorBook(WasteSettings())
+    after.restore(floors)
+    assert floors
+    assert (after.learned() == floors) is kept
 
 
 def test_a_gpu_never_seen_idle_takes_the_floor_of_its_model(site):
