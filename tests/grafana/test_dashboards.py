@@ -366,6 +366,16 @@ def test_a_policy_that_came_later_has_not_saved_what_was_spent_before_it_came(tm
     promtool("test", "rules", tmp_path / "test.yml")
 
 
+def after_an_hour(folder, inputs, shown, step):
+    """Return a file for promtool: what targets show after an hour of series, rounded to a step; None is nothing."""
+    (folder / "test.yml").write_text(yaml.safe_dump({"tests": [{
+        "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
+        "promql_expr_test": [{"expr": f"round({filled(target['expr'])}, {step})", "eval_time": "60m",
+                              "exp_samples": [] if value is None else [{"labels": "{}", "value": value}]}
+                             for target, value in shown]}]}))
+    return folder / "test.yml"
+
+
 @pytest.mark.parametrize(("errors", "shown", "largest"), [
     ((-0.3, 0.02), (None, 1920), -0.3), ((0.05, 0.02), (1200, None), 0.05), ((0.05, None), (600, None), 0.05)])
 def test_of_several_clusters_each_is_off_by_its_own_error_whichever_way(tmp_path, promtool, errors, shown, largest):
@@ -381,12 +391,7 @@ def test_of_several_clusters_each_is_off_by_its_own_error_whichever_way(tmp_path
             inputs[f'idlewatt_policy_info{{{of}, policy="{policy}", role="{role}"}}'] = "1x60"
         if error is not None:
             inputs[f"idlewatt_simulation_energy_error_ratio{{{of}}}"] = f"{error}x60"
-    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
-        "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
-        "promql_expr_test": [{"expr": f"round({filled(target['expr'])}, 0.01)", "eval_time": "60m",
-                              "exp_samples": [] if value is None else [{"labels": "{}", "value": value}]}
-                             for target, value in zip(targets, (*shown, largest), strict=True)]}]}))
-    promtool("test", "rules", tmp_path / "test.yml")
+    promtool("test", "rules", after_an_hour(tmp_path, inputs, zip(targets, (*shown, largest), strict=True), 0.01))
 
 
 def test_the_memory_of_a_gpu_in_parts_is_that_of_all_its_instances(tmp_path, promtool):
@@ -453,12 +458,7 @@ def test_waiting_within_the_error_of_the_replay_or_without_a_known_one_is_no_sav
               f'{role}{{{of}, policy="agent", role="active"}}': "1x60"}
     if error is not None:
         inputs[f"idlewatt_simulation_wait_error_ratio{{{of}}}"] = f"{error}x60"
-    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
-        "interval": "1m", "input_series": [{"series": series, "values": values} for series, values in inputs.items()],
-        "promql_expr_test": [{"expr": f"round({filled(target['expr'])}, 5)", "eval_time": "60m",
-                              "exp_samples": [] if value is None else [{"labels": "{}", "value": value}]}
-                             for target, value in zip(panel["targets"], (saved, unsure), strict=True)]}]}))
-    promtool("test", "rules", tmp_path / "test.yml")
+    promtool("test", "rules", after_an_hour(tmp_path, inputs, zip(panel["targets"], (saved, unsure), strict=True), 5))
     assert "green" not in {step["color"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]}
 
 
