@@ -63,3 +63,5 @@ def configure(level: str, style: Format, stream: TextIO | None = None) -> None:
     # Their every-run lines say nothing that our cycle metrics do not.
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    # Its lines have whole paths, and that of a webhook may be its secret; what failed is said by whoever asked.
+    logging.getLogger("urllib3").setLevel(logging.ERROR)

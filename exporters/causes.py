@@ -21,6 +21,19 @@ def innermost(error: BaseException) -> str:
     return ascii(_words(error))[1:-1]
 
 
+def of_request(error: BaseException) -> str:
+    """Return the first cause as ``innermost`` does, without what the libraries quote of a request: URL and headers."""
+    import requests  # whoever asked has it; commands that ask nobody start sooner without
+
+    if isinstance(error, requests.exceptions.InvalidProxyURL):
+        return "the URL of the proxy cannot be read"
+    if isinstance(error, requests.exceptions.InvalidURL | urllib3.exceptions.LocationValueError):
+        return "its URL cannot be read: look at its login, host and port"
+    if isinstance(error, requests.exceptions.InvalidHeader | UnicodeEncodeError):
+        return "its token or password cannot be sent: it has a line's end, a control character or a typographic mark"
+    return innermost(error)
+
+
 def _inner(error: BaseException) -> BaseException | None:
     if isinstance(error, urllib3.exceptions.NameResolutionError):
         return None  # it alone knows the name

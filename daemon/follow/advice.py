@@ -9,7 +9,7 @@ import requests
 from pydantic import BaseModel, ConfigDict, ValidationError
 from urllib3.exceptions import HTTPError
 
-from ...exporters.causes import innermost
+from ...exporters.causes import of_request
 from ...exporters.text import clean
 from ..settings.follow import FollowSettings
 from .sight import Advised, BelievedAdvice
@@ -68,7 +68,7 @@ class Adviser:
             rows = self._rows("recommendations")
             after = self._rows("status")
         except (requests.RequestException, HTTPError, OSError, ValueError, RecursionError) as error:
-            return BelievedAdvice(silence=f"the daemon does not answer ({clean(innermost(error))[:200]})")
+            return BelievedAdvice(silence=f"the daemon does not answer ({clean(of_request(error))[:200]})")
         for status in (standing, after):
             if silence := _silence(status, self._rules.despite):
                 return BelievedAdvice(silence=silence)

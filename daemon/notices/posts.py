@@ -9,7 +9,7 @@ from typing import Any
 import requests
 from requests.adapters import HTTPAdapter
 
-from ...exporters.causes import innermost
+from ...exporters.causes import of_request
 from ...exporters.deadline import DEADLINES
 from ...exporters.fetch import cut_at_deadlines
 from ...storage.notices import Notice
@@ -41,7 +41,7 @@ def post(settings: WebhookSettings, path: str, body: object) -> None:
             headers["Authorization"] = f"Bearer {settings.token_file.read_text(encoding='utf-8').strip()}"
         status = _status(settings, f"{settings.url.rstrip('/')}{path}" if path else settings.url, body, headers)
     except (requests.RequestException, OSError, ValueError) as error:
-        raise PostError(innermost(error)) from error
+        raise PostError(of_request(error)) from error
     if not 200 <= status < 300:
         raise PostError(f"answered {status}")
 

@@ -1,7 +1,10 @@
 import json
 import logging
+import socket
+from threading import Thread
 
 import pytest
+import requests
 
 from idlewatt.daemon import logs
 
@@ -27,6 +30,22 @@ def test_json_lines_are_json(capsys):
     logging.getLogger("idlewatt.test").info("ready", extra={"nodes": 4})
     event = json.loads(capsys.readouterr().err)
     assert (event["event"], event["nodes"], event["level"]) == ("ready", 4, "info")
+
+
+@pytest.mark.parametrize("level", ["debug", "info"])
+def test_the_path_of_a_request_which_may_be_a_webhooks_token_is_in_no_line(capsys, level):
+    logs.configure(level, "logfmt")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        Thread(target=answer_strangely, args=(server,), daemon=True).start()
+        requests.post(f"http://127.0.0.1:{server.getsockname()[1]}/t0ken", timeout=5)
+    assert "t0ken" not in capsys.readouterr().err
+
+
+def answer_strangely(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(1 << 16)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nno header\r\nX: 1\r\n\r\n")
 
 
 def record(message="target down", target="a", level=logging.WARNING):

@@ -115,3 +115,9 @@ def test_an_answer_that_breaks_off_is_a_silence(broken_off):
 def test_a_daemon_that_is_down_is_a_silence():
     rules = parse("daemon: {url: 'http://127.0.0.1:9'}\nallow: {partitions: [gpu], users: ['*']}\n")
     assert Adviser(rules).advice(NOW).silence.startswith("the daemon does not answer")
+
+
+def test_no_login_in_the_daemons_address_stands_in_the_reason_of_a_silence():
+    silence = advice("daemon: {url: 'http://alice:s3cret@127.0.0.1:99999'}").silence
+    assert silence.startswith("the daemon does not answer")
+    assert "s3cret" not in silence

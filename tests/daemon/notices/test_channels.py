@@ -63,6 +63,25 @@ def test_a_webhook_that_fails_is_asked_again_later(place, taker):
     assert place.states() == [("4711", "first", "sent")]
 
 
+@pytest.mark.parametrize("url", ["http://ada:s3cret@127.0.0.1:99999/t0ken", "http://127.0.0.1:99999/s3cret",
+                                 "http://ada:s3cret/x@127.0.0.1/t0ken", "http://ada:s3cret#x@127.0.0.1/t0ken",
+                                 "http://ada:s3cret@/t0ken", "http://127.0.0.1:1/t0ken?key=s3cret"])
+@pytest.mark.parametrize("channel", ["webhook", "alertmanager"])
+def test_no_login_and_no_token_in_a_webhooks_url_stands_in_the_reason_why_it_failed(place, channel, url, caplog):
+    place.look(place.desk(f"[{{kind: idle_gpus, channels: [{channel}]}}]", **{channel: f"{{url: '{url}'}}"}))
+    (reason,) = place.reasons()
+    assert reason.startswith(f"{channel}: ")
+    assert not any(word in reason + caplog.text for word in ("ada", "s3cret", "t0ken"))
+
+
+def test_a_token_that_cannot_be_sent_does_not_stand_in_the_reason(place, tmp_path):
+    (tmp_path / "token").write_text("s3cret\nt0ken\n")
+    place.look(place.desk("[{kind: idle_gpus, channels: [webhook]}]",
+                          webhook=f"{{url: 'http://127.0.0.1:1', token_file: {tmp_path / 'token'}}}"))
+    assert place.reasons() == ["webhook: its token or password cannot be sent: it has a line's end, a control "
+                               "character or a typographic mark"]
+
+
 def test_what_waits_for_a_webhook_that_is_set_no_more_is_left_out_and_holds_up_neither_mails_nor_digests(
         place, taker, mail_server):
     taker.status = 500
