@@ -30,7 +30,7 @@ class Address(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the address; refuse an invalid address before any request."""
         if not _is_address(value):
-            self.fail(f"{plain(value)!r} is no address such as {DEFAULT_URL}", param, ctx)
+            self.fail(f"{plain(shown(value))!r} is no address such as {DEFAULT_URL}", param, ctx)
         return value
 
 
@@ -97,7 +97,7 @@ def understood(url: str) -> Iterator[None]:
         yield
     except (KeyError, TypeError, AttributeError) as error:
         lacks = f" (no {plain(error.args[0])})" if isinstance(error, KeyError) else ""
-        raise DaemonUnreachable(f"{_shown(url)} answered, but not as idlewatt {version('idlewatt')} does{lacks}. Is "
+        raise DaemonUnreachable(f"{shown(url)} answered, but not as idlewatt {version('idlewatt')} does{lacks}. Is "
                                 "the daemon of the same version?") from error
 
 
@@ -156,37 +156,37 @@ def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0
     """Return the rows of an API path; end the command with 3 without an answer, and with 2 after a refusal."""
     import requests
 
-    from ...exporters.causes import innermost
+    from ...exporters.causes import of_request
 
     parameters = {name: value for name, value in filters.items() if value not in (None, "", ())}
-    shown = _shown(url)
+    named = shown(url)
     try:
         with waiting("waiting for the daemon", timeout_s, "at most"):
             answer = requests.get(f"{url.rstrip('/')}/api/v1/{path}", params=parameters, timeout=timeout_s,
                                   verify=ca_file or True)
         document = answer.json()
     except (requests.exceptions.JSONDecodeError, RecursionError) as error:
-        raise Stranger(shown, answer.status_code) from error
+        raise Stranger(named, answer.status_code) from error
     except (requests.RequestException, OSError) as error:  # an OSError is about the file of the authority
-        raise DaemonUnreachable(f"no daemon answers at {shown} ({innermost(error)}). Is `idlewatt serve` running "
+        raise DaemonUnreachable(f"no daemon answers at {named} ({of_request(error)}). Is `idlewatt serve` running "
                                 "there? Name another address with --url or IDLEWATT_URL.") from error
     if isinstance(document, dict) and document.get("status") == "error":
         failure = click.UsageError if answer.status_code == BAD_REQUEST else click.ClickException
-        raise failure(f"{shown}: {plain(document.get('error', answer.reason))}")
+        raise failure(f"{named}: {plain(document.get('error', answer.reason))}")
     if not isinstance(document, dict) or not isinstance(document.get("data"), list):
-        raise Stranger(shown, answer.status_code)
+        raise Stranger(named, answer.status_code)
     rows: list[Row] = document["data"]
     warnings = document.get("warnings", [])
     if not (isinstance(warnings, list) and all(isinstance(row, dict) for row in rows)):
-        raise Stranger(shown, answer.status_code)
+        raise Stranger(named, answer.status_code)
     for warning in warnings:
         click.echo(f"warning: {plain(warning)}", err=True)
     return rows
 
 
-def _shown(url: str) -> str:
-    """Return an address without its password."""
-    return re.sub("//[^/]*@", "//…@", url)
+def shown(url: str) -> str:
+    """Return an address without its login, whatever character stands in a password that is not escaped."""
+    return re.sub("^([a-z]*://)?.*@", r"\1…@", url, flags=re.IGNORECASE | re.DOTALL)
 
 
 class DaemonUnreachable(click.ClickException):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._client import DEFAULT_URL, Address, ask, status, understood, warn
+from ._client import DEFAULT_URL, Address, ask, shown, status, understood, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +60,7 @@ def watch(url: str, ca_file: str | None = None, every_s: float = 1.0, *, once: b
 
     console, pause = Console(), pause or threading.Event().wait
     if console.is_terminal and not once:
-        _draw(console, look, every_s, footer or (url,), pause)
+        _draw(console, look, every_s, footer or (shown(url),), pause)
     else:
         _tell(console, look, max(every_s, PLAIN_EVERY_S), once, pause)
 

@@ -158,6 +158,14 @@ def test_without_a_terminal_plain_lines_are_written(daemon):
     assert "  job 11 (2 GPUs of V100): start on dgx-v100-02:2 - fits beside nothing else [limit-aged]" in result.output
 
 
+def test_a_login_in_the_address_does_not_stand_below_the_picture(monkeypatch):
+    footers = []
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(live, "_draw", lambda console, look, every_s, footer, pause: footers.append(footer))
+    live.watch("http://alice:s3cret@idlewatt-host:9723")
+    assert footers == [("http://\N{HORIZONTAL ELLIPSIS}@idlewatt-host:9723",)]
+
+
 def test_a_daemon_that_never_answered_ends_the_command(daemon):
     result = CliRunner().invoke(live.command, ["--url", "http://127.0.0.1:9", "--once"])
     assert result.exit_code == 3
