@@ -15,11 +15,16 @@ LONGEST_IMAGE, LONGEST_READ = 200, 4096
 FRAMEWORKS = ("pytorch", "tensorflow", "jax", "mxnet", "paddlepaddle", "nemo", "megatron", "deepspeed", "vllm",
               "tritonserver", "sglang", "rapids", "horovod", "gromacs", "lammps", "namd", "amber", "quantum_espresso")
 """Words by which images and comments are known, the first that is found."""
-_NAMED = re.compile(r"\b(image|container|framework|cuda)\s*=\s*([^\s,;|]{1,200})", re.IGNORECASE)
+_NAMED = re.compile(r"\b(framework|cuda)\s*=\s*([^\s,;|]{1,200})", re.IGNORECASE)
+_NAMED_IMAGES = tuple(re.compile(rf"\b{key}\s*=\s*([^\s,;|]\S*)", re.IGNORECASE) for key in ("image", "container"))
+_SEPARATOR = re.compile(r"[,;|]")
+_KEY = re.compile(r"\w+=")
 _CUDA = re.compile(r"(?<![a-z])cuda(?:[-_:/=]?v?)(\d{1,2}(?:\.\d{1,2})?)(?!\d)", re.IGNORECASE)
 _SHORT_CUDA = re.compile(r"(?<![a-z0-9])cu(1[0-9])(\d)(?!\d)", re.IGNORECASE)
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _DIGEST = re.compile(r"@sha[0-9]{3}:[0-9a-z]*$", re.IGNORECASE)
+_NAMED_DIGEST = re.compile(r"@sha[0-9]{3}:[0-9a-z]*(?=[,;|]|$)", re.IGNORECASE)
+_PATH = re.compile("/(?!/)")
 
 
 class Software(NamedTuple):
@@ -43,22 +48,49 @@ NOTHING = Software()
 
 def software(image: str, *texts: str) -> Software:
     """Return what the name of an image and further texts, such as a comment, tell."""
-    read = " ".join(text[:LONGEST_READ] for text in texts if text)
+    read = " ".join(_read(text) for text in texts if text)
     if not image and not read:
         return NOTHING
     named = {key.lower(): value for key, value in reversed(_NAMED.findall(read))}
-    name = _image(image or named.get("image") or named.get("container") or "")
+    name = _image(image or _named_image(read))
     framework = named.get("framework", "").lower()
     return Software(name, framework if framework in FRAMEWORKS else _framework(name, read),
                     _cuda(named.get("cuda", ""), name, read))
 
 
+def _read(text: str) -> str:
+    """Return as much of a text as is read, to the end of a word: half a login does not look like one."""
+    if len(text) <= LONGEST_READ:
+        return text
+    *whole, _ = re.split(r"\s", text[:LONGEST_READ])
+    return " ".join(whole)
+
+
+def _named_image(text: str) -> str:
+    """Return the image that a comment names, '' where nothing tells its separators from those in a password."""
+    found = next(filter(None, (pattern.search(text) for pattern in _NAMED_IMAGES)), None)
+    if found is None:
+        return ""
+    word = _NAMED_DIGEST.sub("", found[1])
+    first, *others = _SEPARATOR.split(word, maxsplit=1)
+    if not others or "@" not in others[0] or not _may_begin_login(first):
+        return first
+    return "" if _KEY.match(others[0]) else _SEPARATOR.split(word.rpartition("@")[2])[0]
+
+
+def _may_begin_login(text: str) -> bool:
+    """Tell whether a text may be a user and a part of a password: no slash is in the name of a user."""
+    return not _PATH.match(text) and "/" not in _SCHEME.sub("", text).lstrip("/").partition(":")[0]
+
+
 def _image(name: str) -> str:
     """Return an image's name without scheme, user, password and digest; enroot writes ``registry#image``."""
-    given = "".join(clean(name[:LONGEST_READ]).split())
+    if len(name) > LONGEST_READ:
+        return ""  # its login may be cut
+    given = "".join(clean(name).split())
     image = _DIGEST.sub("", _SCHEME.sub("", given))
     # A password may hold any of @ # / too; a path on the server has no user before it.
-    if not re.match("/(?!/)", given):
+    if not _PATH.match(given):
         image = image.rpartition("@")[2].replace("#", "/", 1)
     return image[:LONGEST_IMAGE]
 

@@ -32,6 +32,30 @@ def test_no_user_and_no_part_of_a_password_is_kept_of_an_image_whatever_the_pass
     assert software("", f"container={scheme}{login}@{image} framework=jax").image == told
 
 
+@pytest.mark.parametrize("scheme", ["docker://", "docker:///", "//", ""])
+@pytest.mark.parametrize("password", ["s3c,ret", "s3c;ret", "s3c|ret", "s3c,r@t;x", "s/c,ret", "s3c,ret@sha256:0a,b",
+                                      ",", "=,="])
+def test_no_part_of_a_password_with_a_separator_is_kept_of_a_comment(scheme, password):
+    for more in ("", ",framework=jax", "@sha256:0af;cuda=12.1", " mail ada@lab.io"):
+        assert software("", f"image={scheme}alice:{password}@reg.io/img:1{more}").image == "reg.io/img:1"
+
+
+@pytest.mark.parametrize(("comment", "told"), [
+    ("image=reg.io/x:1,mail=ada@lab.io", "reg.io/x:1"), ("image=docker://reg.io/x;ada@lab.io", "reg.io/x"),
+    ("image=/images/own.sqsh,ada@lab.io", "/images/own.sqsh"), ("image=a/b@sha256:0a,container=c@sha256:0b", "a/b"),
+    ("container=c,image=a@sha256:0b", "a"), ("image=alice:s3c,cuda=ret@reg.io/x", ""), ("image=x:1,mail=a@b.io", "")])
+def test_an_address_behind_an_image_is_no_login_and_where_nothing_tells_them_apart_no_image_is_told(comment, told):
+    assert software("", comment).image == told
+
+
+@pytest.mark.parametrize("long", [201, 5000])
+def test_no_part_of_a_password_is_kept_where_a_text_is_too_long(long):
+    login = f"alice:{'s' * long}@reg.io/x"
+    assert "s" not in software(login).image
+    assert "s" not in software("", f"image={login}").image
+    assert software("", f"framework=jax {'y' * 4060} image={login}") == Software("", "jax", "")
+
+
 @pytest.mark.parametrize("path", ["/images/own@v2.sqsh", "/home/ada@lab/a#b.sqsh"])
 def test_a_path_on_the_server_is_kept_whole(path):
     assert software(path).image == path
