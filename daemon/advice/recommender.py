@@ -22,9 +22,10 @@ that only this recommender needs come from a source with a role of its own (``ex
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from ...exporters.metrics.declared import Scalar, Series
@@ -114,6 +115,20 @@ class RunListener(Protocol):
 
         Anything else that it raises ends this round of accounting.
         """
+
+
+Row = TypeVar("Row", bound=RecommendationRow)
+
+
+def told_apart(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows whose job is the only one of its id and partition among them: what labels can tell apart.
+
+    Where two schedulers gave one id, a series of either would be taken for the other's.
+    """
+    listed = list(rows)
+    times = Counter((job_id, partition) for job_id, _, partition in
+                    {(row.job_id, row.submit_s, row.partition) for row in listed})
+    return [row for row in listed if times[row.job_id, row.partition] == 1]
 
 
 def _as_it_is(row: Mapping[str, object]) -> Mapping[str, object]:

@@ -23,7 +23,7 @@ from ...durations import sooner
 from ...replay.speed import SpeedError
 from ...settings.recommenders import ElasticSettings
 from ..held_gpus import HeldGpus
-from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
+from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register, told_apart
 from ..scaling.benefit import Case, weigh
 from ..scaling.curves import Learned, learned
 from ..scaling.throughput_samples import ACTIVITY, THROUGHPUT, Kind, Models, WatchedRuns, kind_of, readings
@@ -68,7 +68,7 @@ class ElasticRecommender:
         self._before, self._fitted = self._fitted, {}
         rows, unknown = self._rows(context, kinds)
         self._before = {}
-        return Recommendations(context.now_s, tuple(rows), _metrics(rows[:ADVICE], unknown))
+        return Recommendations(context.now_s, tuple(rows), _metrics(told_apart(rows)[:ADVICE], unknown))
 
     def _watch(self, context: RecommenderContext) -> dict[tuple[str, float], Kind]:
         """Take new readings into the means of running jobs; return the kind of every job."""

@@ -21,7 +21,7 @@ from ....storage.telemetry import GpuReading
 from ...settings.recommenders import LEAST_RUNS, PowerCapsSettings
 from ..held_gpus import HeldGpus
 from ..power_profiles import STEP_WATTS, best_profile, called, commands, enforcing, setting
-from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
+from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register, told_apart
 from ..scaling.throughput_samples import THROUGHPUT, Kind, Models, ThroughputSample, kind_of, readings
 from ..welch import lost
 
@@ -89,7 +89,8 @@ class PowerCapRecommender:
         rows = [row for job in context.snapshot.jobs if job.state is JobState.RUNNING
                 and (row := _better(capped.get(job.key), self._profile(job, held, context.now_s)))]
         rows.sort(key=lambda row: (-row.saves_ratio * row.gpus, row.job_id))
-        return Recommendations(context.now_s, tuple(rows), _metrics(context.telemetry.gpus, rows[:ADVICE]))
+        return Recommendations(context.now_s, tuple(rows),
+                               _metrics(context.telemetry.gpus, told_apart(rows)[:ADVICE]))
 
     def _watch(self, job: Job, group: Group, held: CappedGpus, speed: ThroughputSample | None) -> None:
         """Take a measured speed with its power into the mean of a run; one that is not newer is no news."""

@@ -14,7 +14,7 @@ from ....storage.history import History
 from ....storage.records import Job
 from ....storage.shares import ShareAdvice
 from ...settings.recommenders import AllocationSettings
-from ..recommender import Recommendations, RecommenderContext
+from ..recommender import Recommendations, RecommenderContext, told_apart
 from .accounts import accounted
 from .node_view import Insight, NodeView, Past, candidates, node_view
 from .rows import ShareRows
@@ -105,7 +105,7 @@ def _urgency(row: ShareAdvice) -> tuple[bool, bool, float, str, float]:
 
 def _metrics(rows: Sequence[ShareAdvice], view: NodeView) -> dict[str, Mapping[Any, float | None]]:
     """Return metrics of the rows that gain, and sums over all."""
-    top = [row for row in rows if row.gains][:ADVICE]
+    top = [row for row in told_apart(rows) if row.gains][:ADVICE]
     unused: Counter[tuple[str, str]] = Counter()
     for node in view.nodes.values():
         for tenant in node.tenants:

@@ -107,6 +107,11 @@ def test_only_known_metrics_with_their_labels_pass():
         check({"no_such": 1.0})
 
 
+def test_rows_of_two_schedulers_that_share_id_and_partition_are_not_told_apart_by_labels():
+    rows = [Row("1"), Row("2"), Row("1", 5.0), Row("1", partition="v100"), Row("2", nodes=("dgx02",))]
+    assert joint.told_apart(rows) == [Row("2"), Row("1", partition="v100"), Row("2", nodes=("dgx02",))]
+
+
 def test_a_subject_that_is_not_wanted_is_not_considered(rig):
     service = rig.service(recommenders="{elastic: {enabled: false}}")
     assert "elastic" not in service._recommenders

@@ -109,6 +109,15 @@ def test_jobs_of_two_schedulers_that_share_an_id_keep_their_own_speeds(recommend
     assert {(run.submit_s, run.rate) for run in history.speeds(10)} == {(0.0, 1.8), (5.0, 0.4)}
 
 
+def test_jobs_of_two_schedulers_that_share_id_and_partition_have_rows_and_no_series_that_is_either_ones(recommender):
+    twins = [replace(job("1", gpus), submit_s=submit_s, source=source) for gpus, submit_s, source in
+             ((2, 0.0, "a"), (4, 5.0, "b"))]
+    found = recommender(curves=(KNOWN,)).recommend(scene(*twins, job("2")))
+    assert sorted((row.job_id, row.submit_s) for row in found.rows) == [("1", 0.0), ("1", 5.0), ("2", 0.0)]
+    for name in ("elastic_time_ratio", "elastic_marginal_gain_ratio", "elastic_info"):
+        assert {labels[1] for labels in found.metrics[name]} == {"2"}
+
+
 def test_a_job_that_still_loads_is_not_watched(recommender):
     opened = recommender(settle=200_000.0)
     assert watched(opened, ("1", 2, 190.0), ("2", 4, 340.0)).metrics["elastic_unknown_jobs"]["unseen"] == 1.0

@@ -90,6 +90,25 @@ def test_a_speed_that_jobs_of_two_schedulers_may_have_is_no_measurement(monkeypa
     assert found.rows == ()
 
 
+def test_jobs_of_two_schedulers_that_share_id_and_partition_have_rows_and_no_series_that_is_either_ones(monkeypatch):
+    recommender = PowerCapRecommender(PowerCapsSettings())
+    for number in range(6):
+        low = number < 3
+        found = watch(recommender, number, 500 if low else 700, 450 if low else 680, (990 if low else 1000) + number)
+    assert {labels[1] for labels in found.metrics["power_cap_saving_ratio"]} == {"5"}
+    alone = recommender.recommend
+
+    def beside_another(context):
+        (job,) = context.snapshot.jobs
+        other = replace(job, submit_s=NOW - 5, source="b", allocations=(Allocation("n0", 2, (0, 1)),))
+        return alone(replace(context, snapshot=replace(context.snapshot, jobs=(job, other))))
+
+    monkeypatch.setattr(recommender, "recommend", beside_another)
+    found = watch(recommender, 6, 700, 680, None)
+    assert [(row.job_id, row.submit_s) for row in found.rows] == [("6", NOW), ("6", NOW - 5)]
+    assert found.metrics["power_cap_saving_ratio"] == {}
+
+
 def test_power_of_another_moment_than_the_speed_is_no_measurement():
     recommender = PowerCapRecommender(PowerCapsSettings())
     for number in range(6):
