@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState, Node, NodeState, SchedulerSnapshot
 from ..waste.stranded import PLENTY, Need, need, owners_of, satisfies
+from .node_sharing import NodeSharing, lone_users
 
 Masks = NDArray[np.bool_]
 Amounts = tuple[int, int, int]
@@ -65,7 +66,8 @@ class MigrationPlanner:
         self.nodes = [node for node in {node.name: node for node in snapshot.nodes}.values()
                       if node.gpus > 0 and (node.state.schedulable or node.state is NodeState.RESERVED)]
         self.row = {node.name: row for row, node in enumerate(self.nodes)}
-        self.owners = owners_of(self.nodes)
+        self.owners = owners_of(self.nodes) | lone_users(snapshot.jobs)
+        self._sharing = NodeSharing(self.row, snapshot.jobs, self.owners)
         self.free = np.array([_free(node) for node in self.nodes], np.int64).reshape(-1, 3)
         self._levels = _levels(self.nodes)
         self._models = np.array([node.gpu_model for node in self.nodes])
@@ -87,6 +89,11 @@ class MigrationPlanner:
         for name, gpus in zip(placement.nodes, placement.gpus, strict=True):
             if name in self.row:
                 self.free[self.row[name]] -= _amounts(wanted, gpus)
+                self._sharing.join(self.row[name], wanted)
+
+    def open_to(self, wanted: Need) -> Masks:
+        """Return the nodes that a job may share with the jobs that are on them."""
+        return self._sharing.open_to(wanted)
 
     def keep(self, nodes: Iterable[str], from_s: float) -> None:
         """Keep nodes for a job that is expected to start there: no job that is planned later delays it."""
@@ -144,9 +151,9 @@ class MigrationPlanner:
 
     def _tried(self, wanted: Need, usable: Masks, most: int) -> MigrationPlan | None:
         """Return a plan that is not carried out."""
-        before, moved, disrupted = self.free.copy(), set(self._moved), Counter(self._disrupted)
+        before = self.free.copy(), self._sharing.copy(), set(self._moved), Counter(self._disrupted)
         plan = self._planned(wanted, usable, most)
-        self.free, self._moved, self._disrupted = before, moved, disrupted
+        self.free, self._sharing, self._moved, self._disrupted = before
         return plan
 
     def _places(self, wanted: Need, usable: Masks) -> Iterator[list[Masks]]:
@@ -167,13 +174,14 @@ class MigrationPlanner:
         parts = self._parts(wanted)
         needed = usable if np.count_nonzero(usable) == len(parts) else closed  # all of them: nobody moves to one
         for gpus in parts:
-            cleared = self._cleared(_amounts(wanted, gpus), usable & ~closed, closed | needed, most - len(moves))
+            cleared = self._cleared(wanted, gpus, usable & ~closed, closed | needed, most - len(moves))
             if cleared is None:
                 return None
             node, made = cleared
             moves += [(movable, self.nodes[home].name) for movable, home in made]
             self._carry_out(made)
             self.free[node] -= _amounts(wanted, gpus)
+            self._sharing.join(node, wanted)
             closed[node] = True
             nodes.append(node)
         return MigrationPlan(Placement(tuple(self.nodes[node].name for node in nodes), tuple(parts)), tuple(moves))
@@ -191,10 +199,11 @@ class MigrationPlanner:
         full, remainder = divmod(wanted.total_gpus, chunk)
         return [chunk] * full + [remainder] * (remainder > 0)
 
-    def _cleared(self, needs: Amounts, usable: Masks, closed: Masks, most: int,
+    def _cleared(self, wanted: Need, gpus: int, usable: Masks, closed: Masks, most: int,
                  ) -> tuple[int, list[tuple[MovableJob, int]]] | None:
         """Return a node for a part of a job and which jobs have to leave it for where; None when there is none."""
-        fits = np.flatnonzero(usable & (self.free >= needs).all(axis=1))
+        needs = _amounts(wanted, gpus)
+        fits = np.flatnonzero(usable & self.open_to(wanted) & (self.free >= needs).all(axis=1))
         if len(fits):
             return int(fits[np.argmin(self.free[fits, 0])]), []
         lacks = np.maximum(needs[0] - self.free[:, 0], 1)
@@ -204,19 +213,20 @@ class MigrationPlanner:
         for node in able[np.argsort(lacks[able], kind="stable")][:MOST_NODES].tolist():
             if lacks[node] > price[0]:
                 break
-            leaving = self._emptied(node, needs, closed, most, price)
+            leaving = self._emptied(node, wanted, gpus, closed, most, price)
             if leaving is not None:
                 best, price = (node, leaving), _price([movable for movable, _ in leaving])
         return best
 
-    def _emptied(self, node: int, needs: Amounts, closed: Masks, most: int, below: tuple[int, float],
+    def _emptied(self, node: int, wanted: Need, gpus: int, closed: Masks, most: int, below: tuple[int, float],
                  ) -> list[tuple[MovableJob, int]] | None:
         """Return which jobs leave a node for where, so that a part fits, for less than a price; None when none can."""
-        lacks = [wants - free for wants, free in zip(needs, self.free[node].tolist(), strict=True)]
+        lacks = [wants - free for wants, free in zip(_amounts(wanted, gpus), self.free[node].tolist(), strict=True)]
         for leaving in self._groups(node, closed, most):
             if _price(leaving) >= below:
                 return None
-            if all(sum(movable.holds[kind] for movable in leaving) >= lack for kind, lack in enumerate(lacks)):
+            enough = all(sum(movable.holds[kind] for movable in leaving) >= lack for kind, lack in enumerate(lacks))
+            if enough and self._sharing.opened(node, wanted, [movable.wanted for movable in leaving]):
                 homes = self._homes(leaving, closed)
                 if homes is not None:
                     return list(zip(leaving, homes, strict=True))
@@ -253,10 +263,12 @@ class MigrationPlanner:
             return []
         movable = jobs_to_move[0]
         for home in self._candidates(movable, closed):
-            if (self.free[home] < movable.holds).any():
+            if (self.free[home] < movable.holds).any() or not self._sharing.opened(home, movable.wanted, ()):
                 continue  # one that was moved before it has taken the room
             self.free[home] -= movable.holds
+            self._sharing.join(home, movable.wanted)
             others = self._homes(jobs_to_move[1:], closed)
+            self._sharing.leave(home, movable.wanted)
             self.free[home] += movable.holds
             if others is not None:
                 return [home, *others]
@@ -271,6 +283,7 @@ class MigrationPlanner:
         key = movable.wanted, movable.holds, self.nodes[movable.node].gpu_model, limit_s
         if key not in self._roomy:
             usable = self.allowed(movable.wanted) & self.unkept(limit_s) & (self._models == key[2]) & ~closed
+            usable &= self.open_to(movable.wanted)
             fits = np.flatnonzero(usable & (self.free >= movable.holds).all(axis=1))
             fullest_first = fits[np.argsort(self.free[fits, 0], kind="stable")]
             self._roomy[key] = fullest_first[:MOST_MOVES + 1].tolist()
@@ -292,6 +305,8 @@ class MigrationPlanner:
         for movable, home in made:
             self.free[movable.node] += movable.holds
             self.free[home] -= movable.holds
+            self._sharing.leave(movable.node, movable.wanted)
+            self._sharing.join(home, movable.wanted)
             self._moved.add(movable.job.key)
             for budget in movable.job.steering.budgets if movable.job.steering else ():
                 self._disrupted[budget.name] += budget.pods

@@ -46,7 +46,9 @@ class Need:
     switches: int = 0
     """Most places of the closest level (NVLink domains, leaf switches) that it may be spread over now; 0 for any."""
     user: str = ""
-    """Whose it is, where that user has nodes that nobody else may use."""
+    """Whose it is, where that user has nodes that nobody else may use, or is to be alone on the job's."""
+    alone: bool = False
+    """It shares nodes with jobs of its user only."""
 
     @property
     def total_gpus(self) -> int:
@@ -75,10 +77,12 @@ def need(job: Job, owners: Collection[str] = ()) -> Need | None:
     if request.gpus <= 0 and (request.gpus_per_node or 0) <= 0:
         return None
     gpus, sets, splits = _sets(request)
+    alone = request.details.exclusive_user
     cpus, memory = (min(amount, PLENTY) // sets for amount in (request.cpus + sets - 1, request.memory_bytes))
     return Need(tuple(job.partition.split(",")), min(gpus, PLENTY), cpus, memory, sets, splits,
                 request.gpu_model.lower(), request.features, request.required_nodes, request.excluded_nodes,
-                request.reservation, request.exclusive, user=job.user if job.user in owners else "")
+                request.reservation, request.exclusive, alone=alone,
+                user=job.user if alone or job.user in owners else "")
 
 
 def need_now(job: Job, now_s: float, owners: Collection[str] = ()) -> Need | None:
@@ -125,7 +129,7 @@ class DemandMix:
         wanted = need(job)
         if wanted is None:
             return
-        shape = replace(wanted, required_nodes=(), excluded_nodes=(), reservation="")
+        shape = replace(wanted, required_nodes=(), excluded_nodes=(), reservation="", user="", alone=False)
         counts = self._days.setdefault(day, Counter())
         if shape in counts or len(counts) < MOST_SHAPES_A_DAY:
             counts[shape] += job.tasks

@@ -76,7 +76,8 @@ class MoveRecommender:
         advised = {(row.job_id, row.submit_s): row for row in recommended if not row.shadow}
         waiting = {job.key: job for job in context.snapshot.jobs if eligible(job, context.now_s)}
         for key, row in advised.items():
-            if row.action == "start" and row.placement and key in waiting and (wanted := need(waiting.pop(key))):
+            if row.action == "start" and row.placement and key in waiting and \
+                    (wanted := need(waiting.pop(key), planner.owners)):
                 planner.take(row.placement, wanted)
         order = {key: place for place, key in enumerate(advised)}
         for key in sorted(waiting, key=lambda key: (order.get(key, len(order)), key[1])):

@@ -84,7 +84,7 @@ class SpareCapacity:
         """Give jobs that are to start their places, no longer waiting; note which nodes are kept from which jobs."""
         for row in advice:
             job = waiting.get((row.job_id, row.submit_s))
-            wanted = need(job) if job is not None else None
+            wanted = need(job, self._planner.owners) if job is not None else None
             if job is None or wanted is None:
                 continue
             if row.action == "start" and row.placement is not None:
@@ -96,9 +96,10 @@ class SpareCapacity:
                     self._planner.keep(row.placement.nodes, row.expected_start_s)
 
     def _usable(self, job: Job, wanted: Need) -> Masks:
-        """Return the nodes that a job may use and on which, started now, it delays no earlier job."""
+        """Return the nodes that a job may use beside who is there, and where, started now, it delays no earlier job."""
         unkept = self._unkept.get(job.key)
-        return self._planner.allowed(wanted) & (self._planner.unkept(job.limit_s) if unkept is None else unkept)
+        usable = self._planner.allowed(wanted) & self._planner.open_to(wanted)
+        return usable & (self._planner.unkept(job.limit_s) if unkept is None else unkept)
 
     def _wish(self, job: Job) -> Wish | None:
         wanted = need(job, self._planner.owners)

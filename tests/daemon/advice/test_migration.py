@@ -11,6 +11,7 @@ from idlewatt.daemon.advice.migration import MigrationPlanner
 from idlewatt.daemon.replay.state import ClusterState, Preempt, Start
 from idlewatt.daemon.waste.stranded import need, need_now
 from idlewatt.storage.eligibility import Constraint
+from idlewatt.storage.recommendations import Placement
 from idlewatt.storage.records import (
     Allocation,
     Job,
@@ -59,7 +60,8 @@ def world(sizes, *jobs, **facts):
 
 def planned(snapshot, job, most=3):
     """Return who goes where, and where the job starts; None when nothing is to be done."""
-    plan = MigrationPlanner(snapshot, NOW).make_room(need_now(job, NOW), most)
+    ground = MigrationPlanner(snapshot, NOW)
+    plan = ground.make_room(need_now(job, NOW, ground.owners), most)
     return plan and ({movable.job.job_id: home for movable, home in plan.moves}, str(plan.placement))
 
 
@@ -268,6 +270,91 @@ def test_no_more_pods_are_taken_away_than_their_budget_allows(allowed, moved):
     assert (planned(world([8, 8], *jobs), waits(8, 1, 8)) == ({"a": "n1", "b": "n1"}, "n0:8")) == moved
     assert (planned(world([8, 8], *jobs), waits(8, 1, 8)) is None) != moved
     assert planned(world([8, 8], *jobs), waits(7, 1, 7)) == ({"a": "n1"}, "n0:7"), "one of them may go"
+
+
+def alone(job):
+    """Return a job as with ``--exclusive=user``, or in a partition with ``ExclusiveUser=YES``."""
+    return replace(job, request=replace(job.request, details=replace(job.request.details, exclusive_user=True)))
+
+
+def of(user, job):
+    return replace(job, user=user)
+
+
+def test_a_job_that_is_to_be_alone_with_its_users_is_not_moved_to_jobs_of_others():
+    moved = alone(of("ann", runs("1", ("n0", 2))))
+    beside = [planned(world([8, 8], moved, of(user, stays("2", ("n1", 4)))), waits(8, 1, 8))
+              for user in ("ann", "bob", "")]
+    assert beside == [({"1": "n1"}, "n0:8"), None, None]
+    without_gpus = replace(of("bob", stays("2", ("n1", 0))), request=Request(0, cpus=8))
+    assert planned(world([8, {"gpus": 8, "gpus_allocated": 4}], moved, without_gpus), waits(8, 1, 8)) is None
+    assert planned(world([8, {"gpus": 8, "gpus_allocated": 4}], moved), waits(8, 1, 8)) == ({"1": "n1"}, "n0:8")
+
+
+def test_nobody_is_moved_to_a_job_that_is_alone_with_its_users():
+    lone = alone(of("ann", stays("2", ("n1", 4))))
+    beside = [planned(world([8, 8], of(user, runs("1", ("n0", 2))), lone), waits(8, 1, 8))
+              for user in ("ann", "bob", "")]
+    assert beside == [({"1": "n1"}, "n0:8"), None, None]
+    gone = replace(lone, state=JobState.COMPLETED)
+    assert planned(world([8, 8], of("bob", runs("1", ("n0", 2))), gone), waits(8, 1, 8)) == ({"1": "n1"}, "n0:8")
+
+
+def test_two_jobs_of_which_one_is_to_be_alone_are_not_moved_to_the_same_node():
+    """Of the three any two would do, and have room on n1; a and b have least to lose."""
+    a, b, c = (of(user, runs(name, ("n0", 1), ran_s=ran_s))
+               for user, name, ran_s in (("ann", "a", 60), ("bob", "b", 60), ("ann", "c", 900)))
+    places = [4, {"gpus": 8, "gpus_allocated": 6}]
+    assert planned(world(places, a, b, c), waits(3, 1, 3)) == ({"a": "n1", "b": "n1"}, "n0:3")
+    assert planned(world(places, alone(a), b, c), waits(3, 1, 3)) == ({"a": "n1", "c": "n1"}, "n0:3")
+
+
+def test_room_for_a_job_that_is_to_be_alone_is_made_only_where_all_others_go():
+    job = alone(of("ann", waits(4, 1, 4)))
+    one, two = of("bob", runs("1", ("n0", 2))), of("eve", runs("2", ("n0", 1)))
+    full, own = of("bob", stays("3", ("n1", 4))), of("ann", stays("4", ("n0", 2)))
+    assert planned(world([8, 8], one, two, full), job) == ({"1": "n1", "2": "n1"}, "n0:4")
+    assert planned(world([8, 8], one, two, full), job, most=1) is None
+    assert planned(world([8, 8], one, replace(two, state=JobState.SUSPENDED), full), job) is None
+    assert planned(world([8, 8], one, full, own, job), job) == ({"1": "n1"}, "n0:4")
+
+
+def test_no_room_is_made_beside_a_job_that_stays_alone_with_its_users():
+    lone, other = alone(of("ann", stays("1", ("n0", 2)))), stays("3", ("n1", 8))
+
+    def plan(mover, waiting):
+        return planned(world([8, 8, 4], lone, mover, other), waiting)
+
+    mine = of("ann", runs("2", ("n0", 4)))
+    assert plan(mine, of("ann", waits(6, 1, 6))) == ({"2": "n2"}, "n0:6")
+    assert plan(mine, of("bob", waits(6, 1, 6))) is None
+
+
+def test_who_came_to_a_node_counts_for_who_is_moved_next():
+    """n2 takes the job that leaves n0; that of n1 may join it or not."""
+    def homes(first, second):
+        ground = MigrationPlanner(world([4, 4, {"gpus": 8, "gpus_allocated": 6}], first, second), NOW)
+        plans = [ground.make_room(need(waits(4, 1, 4)), 3) for _ in range(2)]
+        return [plan and plan.moves[0][1] for plan in plans]
+
+    first, second = runs("1", ("n0", 1), ran_s=60), runs("2", ("n1", 1))
+    assert homes(of("ann", first), of("bob", second)) == ["n2", "n2"]
+    assert homes(alone(of("ann", first)), of("bob", second)) == ["n2", None]
+    assert homes(of("ann", first), alone(of("bob", second))) == ["n2", None]
+    assert homes(of("ann", first), alone(of("ann", second))) == ["n2", "n2"]
+
+
+def test_who_is_to_start_on_a_node_counts_for_who_is_moved_there():
+    jobs = of("ann", runs("1", ("n0", 2))), of("ann", alone(stays("2", ("n0", 1))))
+
+    def home(waiting):
+        ground = MigrationPlanner(world([8, {"gpus": 8, "gpus_allocated": 2}], *jobs), NOW)
+        ground.take(Placement(("n1",), (2,)), need(waiting, ground.owners))
+        plan = ground.make_room(need(of("ann", waits(7, 1, 7)), ground.owners), 3)
+        return plan and plan.moves[0][1]
+
+    assert home(of("bob", waits(2, 1, 2))) == home(of("ann", alone(waits(2, 1, 2)))) == "n1"
+    assert home(of("bob", alone(waits(2, 1, 2)))) is None
 
 
 def test_a_partition_that_is_down_gets_no_job_and_no_move():

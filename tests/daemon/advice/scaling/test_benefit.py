@@ -48,6 +48,26 @@ def weighed(job, place, curve=CURVE, remaining_s=3600.0):
     return weigh(Case(job, gpus, curve, "throughput", remaining_s), place, NOW)
 
 
+def alone(job):
+    """Return a job as with ``--exclusive=user``."""
+    return replace(job, request=replace(job.request, details=replace(job.request.details, exclusive_user=True)))
+
+
+def test_a_node_where_jobs_of_others_are_is_no_room_for_one_that_is_to_be_alone_nor_the_other_way_round():
+    job, other = running("1", 2), replace(running("2", 2, ("n2",)), user="bob")
+    nodes, waiting = [node("n1", 0, 2), node("n2", 6)], pending("new", 1)
+
+    def may_double(one, beside):
+        return site(nodes, one, beside).has_room(one, doubled(one.request, 2, 8))
+
+    assert may_double(job, other)
+    assert not may_double(alone(job), other)
+    assert not may_double(job, alone(other))
+    assert may_double(alone(job), alone(replace(other, user="alice")))
+    assert site(nodes[:1], job, waiting).helped(job) == ("new",)
+    assert site(nodes[:1], alone(job), waiting).helped(alone(job)) == ()
+
+
 def test_a_row_says_how_much_sooner_and_how_much_later():
     job = running()
     row = weighed(job, site([node("n1", 4)], job))
