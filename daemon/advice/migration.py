@@ -70,7 +70,8 @@ class MigrationPlanner:
         self._sharing = NodeSharing(self.row, snapshot.jobs, self.owners)
         self.free = np.array([_free(node) for node in self.nodes], np.int64).reshape(-1, 3)
         self._levels = _levels(self.nodes)
-        self._models = np.array([node.gpu_model for node in self.nodes])
+        self._models = np.array([node.gpu_model.lower() for node in self.nodes])
+        self._mixed = np.array([bool(node.gpu_models) for node in self.nodes], bool)
         self._down = {partition.name for partition in snapshot.partitions if not partition.up}
         self._allowed: dict[tuple[object, ...], Masks] = {}
         self._beside: list[list[Job]] = [[] for _ in self.nodes]
@@ -280,14 +281,23 @@ class MigrationPlanner:
         As many as there are moves suffice: a job with so many to choose from finds one that no other has taken.
         """
         limit_s = movable.job.limit_s  # from its new start it has it whole
-        key = movable.wanted, movable.holds, self.nodes[movable.node].gpu_model, limit_s
+        model = self._held_model(movable)
+        if model is None:
+            return []
+        key = movable.wanted, movable.holds, model, limit_s
         if key not in self._roomy:
-            usable = self.allowed(movable.wanted) & self.unkept(limit_s) & (self._models == key[2]) & ~closed
-            usable &= self.open_to(movable.wanted)
+            usable = self.allowed(movable.wanted) & self.unkept(limit_s) & (self._models == model) & ~self._mixed
+            usable &= self.open_to(movable.wanted) & ~closed
             fits = np.flatnonzero(usable & (self.free >= movable.holds).all(axis=1))
             fullest_first = fits[np.argsort(self.free[fits, 0], kind="stable")]
             self._roomy[key] = fullest_first[:MOST_MOVES + 1].tolist()
         return [home for home in self._roomy[key] if home != movable.node][:MOST_MOVES]
+
+    def _held_model(self, movable: MovableJob) -> str | None:
+        """Return the type of a job's GPUs, which it is to have again; None where nobody tells which of several."""
+        if self._mixed[movable.node]:
+            return movable.wanted.model or None
+        return self.nodes[movable.node].gpu_model.lower()
 
     def allowed(self, wanted: Need) -> Masks:
         """Return which nodes a job may use, whatever is free on them."""

@@ -65,14 +65,26 @@ def planned(snapshot, job, most=3):
     return plan and ({movable.job.job_id: home for movable, home in plan.moves}, str(plan.placement))
 
 
-def test_nobody_who_names_a_type_of_gpu_starts_on_or_moves_to_a_node_of_several():
-    several = {"gpus": 8, "gpu_model": "a100", "gpu_models": ("a100", "v100")}
-    assert planned(world([several, several], runs("1", ("n0", 2))), waits(8, 1, 8)) is None  # n1 is empty
-    jobs = runs("1", ("n0", 2)), runs("2", ("n1", 4))
-    assert planned(world([several, several], *jobs), waits(8, 1, 8)) == ({"1": "n1"}, "n0:8")
-    assert planned(world([several, several], *jobs), waits(8, 1, 8, gpu_model="a100")) is None
-    named = runs("1", ("n0", 2), gpu_model="a100"), stays("2", ("n1", 4))
-    assert planned(world([several, several], *named), waits(8, 1, 8)) is None
+SEVERAL = {"gpus": 8, "gpu_model": "a100", "gpu_models": ("a100", "v100")}
+A100, V100, UNNAMED = ({"gpus": 8, "gpu_model": model} for model in ("a100", "v100", ""))
+
+
+def test_who_names_a_type_of_gpu_is_not_started_on_a_node_of_several():
+    jobs = runs("1", ("n0", 2), gpu_model="a100"), stays("2", ("n1", 4)), stays("3", ("n2", 1))
+    assert planned(world([SEVERAL, SEVERAL], *jobs[:1]), waits(8, 1, 8)) is None  # n1 is empty
+    assert planned(world([SEVERAL, A100], *jobs[:2]), waits(8, 1, 8)) == ({"1": "n1"}, "n0:8")
+    assert planned(world([SEVERAL, A100], *jobs[:2]), waits(8, 1, 8, gpu_model="a100")) is None
+
+
+@pytest.mark.parametrize(("named", "origin", "home", "moves"), [
+    ("", A100, A100, True), ("", A100, A100 | {"gpu_model": "A100"}, True), ("", A100, V100, False),
+    ("", A100, UNNAMED, False), ("", UNNAMED, UNNAMED, True),
+    ("", A100, SEVERAL, False), ("", SEVERAL, A100, False), ("", SEVERAL, SEVERAL, False),
+    ("a100", A100, SEVERAL, False), ("a100", SEVERAL, SEVERAL, False), ("a100", SEVERAL, A100, True),
+    ("a100", SEVERAL, UNNAMED, False), ("v100", SEVERAL, A100, False), ("v100", SEVERAL, V100, True)])
+def test_nobody_is_moved_where_it_might_get_gpus_of_another_type_than_it_has(named, origin, home, moves):
+    snapshot = world([origin, home], runs("1", ("n0", 2), gpu_model=named), stays("2", ("n1", 4)))
+    assert planned(snapshot, waits(8, 1, 8)) == (({"1": "n1"}, "n0:8") if moves else None)
 
 
 def test_a_job_of_which_a_fact_is_unknown_is_not_moved():
