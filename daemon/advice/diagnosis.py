@@ -17,8 +17,14 @@ from ..waste.stranded import FreeNodes, Need, need
 from .topology_cost import FreeIndexes, TopologyCost
 
 Counts = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 COMES_LATER = "there is room now, but jobs that come first take it or would be delayed"
 """The reason for a job that waits although nodes are free."""
+PARTITION = "\N{INFORMATION SEPARATOR ONE}"
+"""Stands in a reason for the partitions in which it holds."""
+NONE_FREE = f"no GPU is free in {PARTITION}"
+MOST_REASONS = 3
+"""Reasons that are given for a job of several partitions, of those with most free GPUs first."""
 
 
 class Diagnosis:
@@ -111,33 +117,54 @@ class Diagnosis:
         return None if left else Placement(tuple(nodes), tuple(parts))
 
     def _binding(self, wanted: Need) -> str:
-        """Return the first constraint that binds, '' when the job has room now."""
-        partition = "/".join(wanted.partitions)
-        here, allowed = self._free.addressed(wanted), self._free.allowed(wanted)
+        """Return what binds first in each partition, since a job runs in one of them; '' when it has room now."""
+        names = sorted(dict.fromkeys(wanted.partitions), key=lambda name: -self._free_in(name))
+        allowed, by_reason = self._free.allowed(wanted), dict[str, list[str]]()
+        for name in names:
+            reason = self._binding_within(self._free.in_partition(name), allowed, wanted)
+            if not reason:
+                return ""
+            by_reason.setdefault(reason, []).append(name)
+        named = [_naming(alike, reason) for reason, alike in by_reason.items()][:MOST_REASONS]
+        rest = [name for alike in list(by_reason.values())[MOST_REASONS:] for name in alike]
+        return "; ".join(named + ["nor is there room in " + "/".join(rest)] * bool(rest))
+
+    def _free_in(self, partition: str) -> int:
+        return int(self._free.gpus[self._free.in_partition(partition)].sum())
+
+    def _binding_within(self, here: Mask, allowed: Mask, wanted: Need) -> str:
+        """Return the first constraint that binds in a partition, '' when the job has room there now."""
         if not here.any():
-            return f"no GPU is free in {partition}"
+            return NONE_FREE
+        allowed = allowed & here
         if not allowed.any():
-            return (f"{_free(int(self._free.gpus[here].sum()))} in {partition}, but on no node that meets its "
+            return (f"{_free(int(self._free.gpus[here].sum()))} in {PARTITION}, but on no node that meets its "
                     "constraints (type, features, reservation, node lists, owner)")
         by_gpus, by_cpus, by_memory = (np.where(allowed, room, 0) for room in self._free.room(wanted))
         most = np.minimum(np.minimum(by_gpus, by_cpus), by_memory)
         if _sets(most, wanted) >= wanted.sets:
             return ""
         if _sets(by_gpus, wanted) >= wanted.sets:
-            return self._host_bound(wanted, by_gpus, by_cpus, partition)
+            return self._host_bound(wanted, by_gpus, by_cpus)
         free = int(self._free.gpus[allowed].sum())
         if free < wanted.total_gpus:
-            return f"needs {counted(wanted.total_gpus)}, {free} {_is(free)} free in {partition}"
+            return f"needs {counted(wanted.total_gpus)}, {free} {_is(free)} free in {PARTITION}"
         each = f"{wanted.gpus} on one" if wanted.sets == 1 else f"{wanted.gpus} on each of {wanted.sets}"
-        return (f"{_free(free)} in {partition} but scattered: at most {int(self._free.gpus[allowed].max())} on "
+        return (f"{_free(free)} in {PARTITION} but scattered: at most {int(self._free.gpus[allowed].max())} on "
                 f"one node, it needs {each}")
 
-    def _host_bound(self, wanted: Need, by_gpus: Counts, by_cpus: Counts, partition: str) -> str:
+    def _host_bound(self, wanted: Need, by_gpus: Counts, by_cpus: Counts) -> str:
         """Say which of CPUs and memory keeps free GPUs from being used."""
         if _sets(np.minimum(by_gpus, by_cpus), wanted) < wanted.sets:
-            return f"GPUs are free in {partition}, but not the {wanted.cpus} CPUs beside them that it asks for"
-        return (f"GPUs are free in {partition}, but not the {wanted.memory_bytes / 2**30:.0f} GiB of memory beside "
+            return f"GPUs are free in {PARTITION}, but not the {wanted.cpus} CPUs beside them that it asks for"
+        return (f"GPUs are free in {PARTITION}, but not the {wanted.memory_bytes / 2**30:.0f} GiB of memory beside "
                 "them that it asks for")
+
+
+def _naming(partitions: list[str], reason: str) -> str:
+    """Return a reason with the partitions in which it holds; the figures are of each, not of all together."""
+    names = "/".join(partitions)
+    return reason.replace(PARTITION, names if len(partitions) == 1 or reason == NONE_FREE else f"each of {names}")
 
 
 def _sets(room: Counts, wanted: Need) -> int:

@@ -61,9 +61,29 @@ def test_free_gpus_of_another_partition_do_not_count():
     assert diagnosis(node("a", 8, partitions=("other",))).why_wait(job(Request(1))) == "no GPU is free in gpu"
 
 
-def test_several_partitions_are_looked_at_together():
-    found = diagnosis(node("a", 2, partitions=("x",)), node("b", 2, partitions=("y",)))
-    assert found.why_wait(job(Request(6), partition="x,y")) == "needs 6 GPUs, 4 are free in x/y"
+@pytest.mark.parametrize(("free", "request_", "reason"), [
+    ({"x": (2,), "y": (3,)}, Request(6), "needs 6 GPUs, 3 are free in y; needs 6 GPUs, 2 are free in x"),
+    ({"x": (2,), "y": (2,)}, Request(6), "needs 6 GPUs, 2 are free in each of x/y"),
+    ({"x": (2,), "y": (2,)}, Request(4), "needs 4 GPUs, 2 are free in each of x/y"),
+    ({"x": (4,), "y": (4,)}, Request(8, 2, 4), "needs 8 GPUs, 4 are free in each of x/y"),
+    ({"x": (2, 2), "y": (1,)}, Request(4, 1, 4),
+     "4 GPUs are free in x but scattered: at most 2 on one node, it needs 4 on one; needs 4 GPUs, 1 is free in y"),
+    ({"x": (), "y": (1,)}, Request(2), "needs 2 GPUs, 1 is free in y; no GPU is free in x"),
+    ({"x": (), "y": ()}, Request(2), "no GPU is free in x/y"),
+    ({"x": (1,), "y": (2,)}, Request(2), "there is room now, but jobs that come first take it or would be delayed"),
+    ({"a": (1,), "b": (2,), "c": (3,), "d": (4,), "e": (4,), "f": (5,)}, Request(6),
+     "needs 6 GPUs, 5 are free in f; needs 6 GPUs, 4 are free in each of d/e; needs 6 GPUs, 3 are free in c; "
+     "nor is there room in b/a"),
+    ({"x": (1,)}, Request(2), "needs 2 GPUs, 1 is free in x")])
+def test_a_job_is_told_of_each_partition_by_itself_since_it_runs_in_one_of_them(free, request_, reason):
+    nodes = [node(f"{name}{number}", gpus, partitions=(name,))
+             for name, gpus_free in free.items() for number, gpus in enumerate(gpus_free)]
+    assert diagnosis(*nodes).why_wait(job(request_, partition=",".join((*free, *free)))) == reason
+
+
+def test_partitions_that_share_a_node_do_not_have_its_free_gpus_twice():
+    found = diagnosis(node("a", 3, partitions=("x", "y")))
+    assert found.why_wait(job(Request(4), partition="x,y")) == "needs 4 GPUs, 3 are free in each of x/y"
 
 
 @pytest.mark.parametrize(("facts", "reason"), [
