@@ -15,6 +15,8 @@ MOST = 2**31
 """Counts from here on are Slurm's "unlimited"."""
 DRAIN = "DRAIN"
 """The state of a partition that takes no new jobs and starts those that wait in it."""
+RESERVED_ONLY = frozenset(("reservation_required", "req_resv"))
+"""Names of the flag of a partition whose jobs need a reservation: that of Slurm's REST API, and that of its C API."""
 _CPUS = re.compile(r"(?:^|,)cpu=(\d{1,9})(?:,|$)")
 PARENTS = 0x7FFFFFFF
 """Shares of an association that has its parent's."""
@@ -37,7 +39,7 @@ def _flat_partition(raw: Fields) -> Partition:
         most_cpus_per_node=_count(raw, "maximum_cpus_per_node"),
         accounts=raw.texts("allowed_accounts"), accounts_denied=raw.texts("denied_accounts"),
         qos_allowed=raw.texts("allowed_qos"), qos_denied=raw.texts("denied_qos"), qos=raw.text("qos"),
-        preempt_mode=_modes(raw.texts("preemption_mode")), reservation_required="req_resv" in flags,
+        preempt_mode=_modes(raw.texts("preemption_mode")), reservation_required=not RESERVED_ONLY.isdisjoint(flags),
         billing_weights=_weights(raw))
 
 
@@ -56,7 +58,7 @@ def _nested_partition(raw: Fields) -> Partition:
         most_cpus_per_node=_count(most, "cpus_per_node"),
         accounts=accounts.texts("allowed"), accounts_denied=accounts.texts("deny"),
         qos_allowed=qos.texts("allowed"), qos_denied=qos.texts("deny"), qos=qos.text("assigned"),
-        preempt_mode=_modes(raw.texts("preempt_mode")), reservation_required="req_resv" in flags,
+        preempt_mode=_modes(raw.texts("preempt_mode")), reservation_required=not RESERVED_ONLY.isdisjoint(flags),
         exclusive=most.integer("shares") == 0, billing_weights=_weights(raw.part("tres")))
 
 

@@ -166,6 +166,15 @@ def test_nodes_partitions_and_reservations_of_22_05_are_read(recorded):
     assert (maint.name, maint.nodes, maint.maintenance) == ("maint", ("dgx-a100-02",), True)
 
 
+@pytest.mark.parametrize(("flags", "needed"), [
+    (["reservation_required"], True), (["REQ_RESV"], True), (["default", "exclusive_user"], False), ([], False)])
+def test_a_partition_says_by_either_name_of_a_flag_that_its_jobs_need_a_reservation(flags, needed):
+    name = {"name": "course"}
+    assert parse_partition(Fields(name | {"flags": flags})).reservation_required is needed
+    nested = name | {"nodes": {"configured": ""}, "partition": {"flags": flags}}
+    assert parse_partition(Fields(nested)).reservation_required is needed
+
+
 def test_the_accounts_know_the_cpu_time_of_a_run_by_its_steps(recorded):
     (run,) = parse_list(load(recorded("slurm/rest_slurmdb_job_with_step.json")), "jobs", parse_accounted).records
     assert run.cpu_seconds == pytest.approx(0.014648)
