@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from idlewatt.storage.charges import Charge
-from idlewatt.storage.records import Allocation, Request
+from idlewatt.storage.records import Allocation, Request, SchedulerSnapshot
 
 GIB = 1 << 30
 
@@ -22,3 +22,13 @@ def test_a_run_that_told_none_is_charged_for_nothing_and_others_are_not_mixed_wi
     assert sorted((one.start_s, one.cpus, one.nodes) for one in history.charges(0.0, 1e9)) == [
         (110.0, 0, 0), (120.0, 3, 1)]
     assert [one.cpus for one in history.charges(205.0, 300.0)] == [3]
+
+
+def test_gpus_that_were_asked_for_by_no_model_are_of_the_one_of_all_nodes_that_they_were_on(history, make):
+    known = {"a": "a100", "b": "v100", "c": "a100"}
+    history.record_snapshot(SchedulerSnapshot(50.0, tuple(make.node(name, gpu_model=of) for name, of in known.items())))
+    held = {"1": ("a",), "2": ("a", "c"), "3": ("a", "b"), "4": ("a", "gone")}
+    history.record_finished([replace(make.ended(110.0, 200.0), job_id=number, user=number, allocations=tuple(
+        Allocation(name, 2, None, 4) for name in names)) for number, names in held.items()])
+    found = {one.user: (one.gpus, one.gpu_model) for one in history.charges(0.0, 1e9)}
+    assert found == {"1": (2, "a100"), "2": (4, "a100"), "3": (4, ""), "4": (4, "")}

@@ -7,6 +7,7 @@ Shares are computed from it, and PriorityWeightTRES may weigh it. Resources have
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from ....storage.charges import Charge
+    from .. import arrays as a
     from ..cluster import Cluster
     from ..workload import Workload
     from .factors import Claims
@@ -58,7 +60,55 @@ def known(name: str) -> bool:
 
 
 def charged_of_jobs(cluster: Cluster, workload: Workload, claims: Claims) -> Floats:
-    """Return what each job is charged for a second once it runs."""
+    """Return what each job is charged for a second once it runs, by what it asks for."""
+    return _by_partition(cluster.scheduling, workload.partition_names, workload.partition,
+                         _held(cluster, workload, claims))
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What jobs are charged for a second: GPUs are of the model that a job was given, whether it asked for it or not.
+
+    Slurm counts what is allocated (``gres/gpu=2,gres/gpu:a100=2`` of ``--gres=gpu:2``).
+    """
+
+    asked: Floats
+    """By what they ask for."""
+    given: tuple[tuple[NDArray[np.bool_], Floats], ...] = ()
+    """The nodes with GPUs of each model that is charged for by itself, and what jobs that ask for none are charged
+    there beyond ``asked``."""
+
+    @classmethod
+    def of(cls, cluster: Cluster, workload: Workload, claims: Claims, factor: Floats | float) -> Bill:
+        """Return what jobs are charged, times a factor."""
+        asked = charged_of_jobs(cluster, workload, claims)
+        charges = {name for weights in cluster.scheduling.billing.values() for name in weights}
+        held, models = _held(cluster, workload, claims), np.array([f"gpu:{model.lower()}" for model in cluster.model])
+        given = []
+        for name in sorted(charges & set(models.tolist())):
+            there = {**held, name: np.where(workload.model < 0, held["gpu"], held.get(name, 0.0))}
+            more = _by_partition(cluster.scheduling, workload.partition_names, workload.partition, there) - asked
+            given.append((models == name, more * factor))
+        return cls(asked * factor, tuple(given))
+
+    def where_held(self, arrays: a.State, rows: NDArray[np.int64]) -> Floats:
+        """Return what jobs are charged on the nodes that they hold, or held last."""
+        if not self.given or not rows.size:
+            return self.asked[rows]
+        counts = arrays.jobs["nodes_held"][rows].astype(np.int64)
+        owner = np.repeat(np.arange(rows.size), counts)
+        first = arrays.jobs["held"][rows] - (np.cumsum(counts) - counts)
+        parts = arrays.held[first[owner] + np.arange(owner.size)]
+        gpus = np.bincount(owner, parts["gpus"], rows.size)
+        weight = np.where(gpus[owner] > 0, parts["gpus"], 1)  # one that shares no node has all GPUs of each
+        total, whole = self.asked[rows], np.maximum(np.bincount(owner, weight, rows.size), 1)
+        for nodes, more in self.given:
+            total = total + more[rows] * np.bincount(owner, weight * nodes[parts["node"]], rows.size) / whole
+        return total
+
+
+def _held(cluster: Cluster, workload: Workload, claims: Claims) -> dict[str, Floats]:
+    """Return what each job holds once it runs, as far as what it asks for tells."""
     held = _requested(workload, claims)
     # A job that shares no node is charged for all of its CPUs and GPUs, and for the memory that it requested.
     alone = workload.exclusive > 0
@@ -67,7 +117,7 @@ def charged_of_jobs(cluster: Cluster, workload: Workload, claims: Claims) -> Flo
         held = {**held, "cpu": np.where(alone, cpus, claims.cpus),
                 **{name: np.where(alone & (amount > 0), gpus, amount) for name, amount in held.items() if is_gpu(name)},
                 "gpu": np.where(alone, gpus, held["gpu"])}
-    return _by_partition(cluster.scheduling, workload.partition_names, workload.partition, held)
+    return held
 
 
 def charged_of_runs(scheduling: Scheduling, runs: Sequence[Charge]) -> Floats:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .. import arrays as a
 from ..compiled import only_version
 from ..queue import queue_up
-from .billing import charged_of_jobs, requested_and_available
+from .billing import Bill, requested_and_available
 from .booking import add_up, book, keep_those_left, note_runs
 from .factors import Claims, Machine, fixed_sum, weighted, whole
 from .fair_share import ShareNode, Tree, decayed, standing
@@ -45,7 +45,7 @@ class PriorityCalculator:
         self._comes = workload.submit
         self._tree, self._row = _seats(self._scheduling, workload)
         self._usage = _booked(self._scheduling, self._tree)
-        self._bill = charged_of_jobs(cluster, workload, claims) * _usage_factors(self._scheduling, workload)
+        self._bill = Bill.of(cluster, workload, claims, _usage_factors(self._scheduling, workload))
         self._ranking = ranking_of(self._scheduling, workload)
         self._ran, self._active, self._next = -np.inf, np.zeros(0, np.int64), 0
         self.until = -np.inf
@@ -84,7 +84,7 @@ class PriorityCalculator:
         return self._ran + math.floor((next_s - self._ran) / period) * period
 
     def _reckon(self, arrays: a.State, now: float) -> None:
-        self._book(arrays.jobs, now)
+        self._book(arrays, now)
         self._ran, self.until = now, now + max(1.0, self._settings.calc_period_s)
         first, self._next = self._next, int(np.searchsorted(self._comes, self.until, side="right"))
         rows = np.concatenate([self._active, np.arange(first, self._next)])
@@ -106,7 +106,7 @@ class PriorityCalculator:
         again = (jobs.preempted > 0) & ((jobs.status == a.WAITING) | (jobs.status == a.HELD)) & (jobs.since == jobs.end)
         return np.where(again, jobs.end, self.since[rows])
 
-    def _book(self, jobs: a.Records, now: float) -> None:
+    def _book(self, arrays: a.State, now: float) -> None:
         """Let usage decay, and book what ran since the last time."""
         if not self._settings.fair_share:
             return
@@ -115,9 +115,10 @@ class PriorityCalculator:
             self._usage = self._usage if then is None else decayed(self._settings, self._usage, max(0.0, now - then))
             return
         who, ran = np.zeros_like(self._active), np.zeros(self._active.size)
-        count = only_version(note_runs)(jobs, self._active, self._ran, now, self._scheduling.books_ends, who, ran)
+        count = only_version(note_runs)(
+            arrays.jobs, self._active, self._ran, now, self._scheduling.books_ends, who, ran)
         who, ran = who[:count], ran[:count]
-        spent = ran * self._settings.decay ** ran * self._bill[who]
+        spent = ran * self._settings.decay ** ran * self._bill.where_held(arrays, who)
         own_usage, total = np.zeros((2, len(self._tree)))
         only_version(book)(self._tree.chains, self._row[who], spent, own_usage, total)
         self._usage = decayed(self._settings, self._usage, now - self._ran) + total

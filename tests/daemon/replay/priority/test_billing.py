@@ -5,13 +5,21 @@ its partition ``fast`` none.
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from idlewatt.daemon.recorded_scheduling import used
+from idlewatt.daemon.replay.arrays import JOB, SHARE
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.priority.billing import billed, charged_of_jobs, charged_of_runs, requested_and_available
+from idlewatt.daemon.replay.priority.billing import (
+    Bill,
+    billed,
+    charged_of_jobs,
+    charged_of_runs,
+    requested_and_available,
+)
 from idlewatt.daemon.replay.priority.factors import Claims, resource_sum
 from idlewatt.daemon.replay.priority.site import Scheduling
 from idlewatt.daemon.replay.workload import Workload
@@ -72,6 +80,24 @@ def test_gpus_of_a_model_are_charged_where_that_is_asked_for():
     held = {"cpu": np.ones(2), "gpu": np.array([2.0, 2.0]), "gpu:a100": np.array([2.0, 0.0])}
     assert billed({"gpu:a100": 3.0, "license/matlab": 99.0}, held).tolist() == [6.0, 0.0]
     assert billed({"gpu": 1.0, "gpu:a100": 3.0}, held).tolist() == [8.0, 2.0]
+
+
+@pytest.mark.parametrize(("held", "expected"), [
+    ({0: [(0, 2)], 1: [(1, 2)], 2: [(0, 1), (1, 1)]}, [7.0, 1.0, 4.0]), ({0: [(2, 2)], 3: [(0, 0)]}, [7.0, 32.0])])
+def test_gpus_that_were_asked_for_by_no_model_are_charged_as_those_that_were_given(held, expected):
+    nodes = [Node(f"n{row}", ("p",), 8, model, cpus=8) for row, model in enumerate(("a100", "v100", "A100"))]
+    partitions = (Partition("p", ("n0", "n1", "n2"), billing_weights=(("cpu", 1.0), ("gpu:a100", 3.0))),)
+    cluster = replace(Cluster.from_records(nodes), scheduling=scheduling(partitions=partitions))
+    workload = Workload.of(np.arange(4.0), [9.0] * 4, [2, 2, 2, 0], cpus=[1] * 4, exclusive=[0, 0, 0, 1],
+                           partition=["p"] * 4)
+    claims = Claims(workload.submit, np.zeros(4), np.ones(4), np.ones(4), *[np.zeros(4)] * 4)
+    jobs, parts = np.zeros(4, JOB), [part for some in held.values() for part in some]
+    for row, some in held.items():
+        jobs[row]["held"], jobs[row]["nodes_held"] = parts.index(some[0]), len(some)
+    arrays = SimpleNamespace(jobs=jobs, held=np.array(parts, SHARE))
+    rows, bill = np.array(list(held)), Bill.of(cluster, workload, claims, 1.0)
+    assert bill.where_held(arrays, rows).tolist() == expected
+    assert Bill.of(cluster, workload, claims, 0.5).where_held(arrays, rows[:1]).tolist() == [3.5]
 
 
 def test_recorded_runs_are_charged_as_jobs_are():
