@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from ...exporters.causes import innermost
 from ...exporters.text import decode
@@ -79,9 +79,9 @@ class Tls(StrictSettings):
 
     @field_validator("cipher_suites", "curve_preferences")
     @classmethod
-    def _known_names(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+    def _known_names(cls, values: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         for value in values:
-            _one_of(value, CIPHERS | CURVES)
+            _one_of(value, CIPHERS if info.field_name == "cipher_suites" else CURVES)
         return values
 
     @model_validator(mode="after")

@@ -128,3 +128,11 @@ class TestPromtoolAgrees:
     @pytest.mark.parametrize("fault", sorted(set(BAD) - {"not a mapping", "header with a line break", "bad interval"}))
     def test_on_what_is_bad_t13(self, folder, fault):
         assert not promtool_takes(write(folder, BAD[fault][0]))
+
+
+@pytest.mark.parametrize("line", ["cipher_suites: [CurveP256]", "curve_preferences: [TLS_AES_128_GCM_SHA256]"])
+def test_a_curve_is_no_cipher_suite_and_a_cipher_suite_no_curve(tmp_path, line):
+    path = tmp_path / "web.yml"
+    path.write_text(f"tls_server_config:\n  cert_file: a\n  key_file: b\n  {line}\n")
+    with pytest.raises(WebConfigError, match="is none of"):
+        load(path)
