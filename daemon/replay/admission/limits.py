@@ -96,7 +96,8 @@ class Limits:
         """Return what a job uses, with what it is charged for a second where a ceiling is on that and it is known."""
         if partition not in self._charges:
             return used
-        held = {name: np.array([amount], np.float64) for name, amount in {"cpu": 0.0, **used}.items()}
+        # Weights are named in lower case, models as their nodes write them.
+        held = {name.lower(): np.array([amount], np.float64) for name, amount in {"cpu": 0.0, **used}.items()}
         return {**used, "billing": float(np.trunc(billed(self._charges[partition], held, self._flags))[0])}
 
     def _left_s(self, job: Job) -> float | None:

@@ -486,3 +486,11 @@ def test_tasks_without_gpus_take_cpus_where_their_partition_lets_them():
     job = asks(0, 2, tasks=32, cpus=32)
     assert where(tested.admit(job, None)) == "a:0,b:0"
     assert isinstance(tested.find(replace(asks(0, cpus=1), job_id="2")), Hold)
+
+
+def test_a_limit_on_billing_counts_gpus_however_their_nodes_write_the_model():
+    partition = Partition("p", ("a",), billing_weights=(("gpu:a100", 3.0),))
+    found = gate([node("a", gpu_model="A100")], partitions=(partition,),
+                 qos=(Qos("normal", Ceilings(group=(("billing", 10.0),))),)).admit(asks(4), None)
+    assert isinstance(found, Hold)
+    assert found.reason == "the limit of QOS normal is 10 billing in all: 0 in use, it needs 12"
