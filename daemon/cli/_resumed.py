@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
 
 from ..learning.aims import AimError, parsed
 from ..learning.models import ModelStore
+from ..learning.sequel import Sequel
 from ..learning.training import TrainingDirectory, TrainingJob
 from ..moments import moment_of
 from ._store import found
 from ._training import HIDDEN, shown
+
+_FIXED = ("source", "cluster", "until_s", "incumbent", "seed", "seeds", "speeds", "trace_format")
+"""Options that a resumed training has as it began."""
 
 
 def given(name: str) -> bool:
@@ -23,18 +28,43 @@ def given(name: str) -> bool:
 def resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> TrainingJob:
     """Return the interrupted training order; a UsageError if the options differ from it."""
     order = training_directory.interrupted()
-    for name in ("source", "cluster", "until_s", "incumbent", "seed", "seeds", "speeds", "trace_format"):
-        wanted = shown(options[name]) if name in ("source", "cluster", "speeds") else options[name]
-        if given(name) and wanted != getattr(order, name):
-            option = name.removesuffix("_s").replace("_", "-")
-            raise click.UsageError(f"the interrupted training has {option} {getattr(order, name)!r}, "
-                                   f"not {options[name]!r}; leave it away, or leave --resume away")
-    if HIDDEN in order.source and not given("source"):
-        raise click.UsageError(f"name the database once more, with its password: --from {order.source}")
+    _same(_FIXED, asdict(order), options)
     _same_since(order, options["since"])
     _same_objective(order, options["objective"])
     return replace(order, budget_s=options["budget_s"] if given("budget_s") else order.budget_s,
                    device=options["device"], steps=options["steps"] if options["steps"] is not None else order.steps)
+
+
+def noted(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that every kind is trained with, without a password."""
+    return {name: _shown(name, options) for name in (*_FIXED, "since", "objective", "steps", "engine", "device")}
+
+
+def resumed_all(sequel: Sequel, options: dict[str, Any]) -> dict[str, Any]:
+    """Resume the training of every kind; return the options of kinds that have not begun: those that the first had.
+
+    A UsageError if the command line says otherwise; budget, steps, engine and device may differ.
+    """
+    sequel.resume(anew=given("budget_s"))
+    _same((*_FIXED, "since", "objective"), sequel.options, options)
+    anew = {**options, **{name: value for name, value in sequel.options.items() if not given(name)}}
+    sequel.options = noted(anew)
+    return anew
+
+
+def _same(names: Iterable[str], begun: Mapping[str, Any], options: dict[str, Any]) -> None:
+    """Raise a UsageError if the command line says another value than the interrupted training began with."""
+    for name in names:
+        if given(name) and name in begun and _shown(name, options) != begun[name]:
+            option = name.removesuffix("_s").replace("_", "-")
+            raise click.UsageError(f"the interrupted training has {option} {begun[name]!r}, "
+                                   f"not {options[name]!r}; leave it away, or leave --resume away")
+    if HIDDEN in begun.get("source", "") and not given("source"):
+        raise click.UsageError(f"name the database once more, with its password: --from {begun['source']}")
+
+
+def _shown(name: str, options: dict[str, Any]) -> Any:
+    return shown(options[name]) if name in ("source", "cluster", "speeds") else options[name]
 
 
 def begun_from(order: TrainingJob, models: ModelStore, requested: str | None) -> str | None:

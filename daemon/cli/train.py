@@ -17,11 +17,13 @@ from ._store import ledger, settings, store, uses_models
 from .replay import Seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from threading import Event
 
     from ..agents.histories import Split
     from ..agents.tracking import TensorBoard
     from ..learning.models import ModelStore, StoredModel
+    from ..learning.sequel import Sequel
     from ..learning.training import TrainingDirectory, TrainingJob, TrainingRun
     from ..learning.verdict import Verdict
 
@@ -134,33 +136,44 @@ def _nightly(config_file: Path) -> None:
 def _train_all(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
     """Train every kind in turn with its share of the budget; print why a kind cannot be trained here."""
     from ..agents.kinds import kinds
-    from ..learning.training import Sequel, TrainingDirectory
-    from ._resumed import given
+    from ..learning.sequel import Sequel
+    from ..learning.training import TrainingDirectory
+    from ._resumed import given, noted, resumed_all
 
-    names = sorted(kinds())
-    sequel, trained = Sequel(models), 0
+    if options["start_from"] is not None:
+        raise click.UsageError("--all trains every kind, and a model is of one: leave --start or --all away")
+    names, trained = sorted(kinds()), 0
     share_s = (options["budget_s"] if given("budget_s") else ALL_BUDGET_S) / len(names)
+    sequel = Sequel(models, names, share_s, noted(options))
     # Held throughout: another training would note its kinds as done here, and remove what these keep of themselves.
     with TrainingDirectory(models, names[0]).locked():
-        done, share_s = sequel.resume(share_s, anew=given("budget_s")) if resume else sequel.begin(share_s, names)
-        for name in names:
-            if name not in done:
-                share = {**options, "agent": name, "budget_s": share_s}
-                trained += _one_of_all(config_file, models, resume and sequel.interrupted(name), share)
-                sequel.note(name)
+        anew = resumed_all(sequel, options) if resume else options
+        done = len(sequel.done)
+        for name in [name for name in names if name not in sequel.done]:
+            trained += _one_of_all(config_file, models, sequel, _share(sequel, name, options, anew))
+            sequel.note(name)
         sequel.clear()
     click.echo(f"{trained} of {len(names)} kinds are trained; `idlewatt models` lists them")
     if not trained and not done:
         raise click.exceptions.Exit(1)
 
 
-def _one_of_all(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> bool:
+def _share(sequel: Sequel, name: str, options: dict[str, Any], anew: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a kind: ``anew`` if it begins; one that goes on compares ``options`` with its order."""
+    from ..learning.training import kind_of
+
+    device = anew["device"] if kind_of(name).torch else "cpu"
+    return {**(options if sequel.interrupted(name) else anew), "agent": name, "budget_s": sequel.share_s,
+            "device": device, "engine": anew["engine"]}
+
+
+def _one_of_all(config_file: Path, models: ModelStore, sequel: Sequel, options: dict[str, Any]) -> bool:
     """Train a kind; return whether it is trained, and print why not."""
     from ..agents.kinds import TrainingError
 
     click.echo(f"agent:   {options['agent']}")
     try:
-        _train_locked(config_file, models, resume, options)
+        _train_locked(config_file, models, sequel.interrupted(options["agent"]), options, sequel.begin)
     except TrainingError as error:
         click.echo(f"{options['agent']} is not trained: {error}", err=True)
         return False
@@ -174,7 +187,9 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
         _train_locked(config_file, models, resume, options)
 
 
-def _train_locked(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
+def _train_locked(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any],
+                  begun: Callable[[], None] = lambda: None) -> None:
+    """Train a kind; ``begun`` is called once its options are known to be right, before anything is forgotten."""
     from ..agents.histories import split
     from ..learning.lineage import undated
     from ..learning.training import TrainingDirectory, TrainingRun, kind_of
@@ -199,6 +214,7 @@ def _train_locked(config_file: Path, models: ModelStore, resume: bool, options: 
     start = _start(models, parts, kind.name, begun_from(order, models, name) if resume else name)
     order = order.after(start, where.same_as)
     tell(undated(order.lineage, where.same_as) if where.recorded else ())
+    begun()
     if resume:
         order.write(training_directory.folder)
     else:

@@ -6,7 +6,6 @@ material --split--> fit + select --kind.train--> best so far --keep--> kind@vers
 from __future__ import annotations
 
 import fcntl
-import json
 import math
 import os
 import shutil
@@ -43,8 +42,6 @@ from .verdict import PolicyFigures, Verdict
 
 INCUMBENT = "fifo+first-fit+easy"
 ORDER = "order.json"
-ALL = "all.json"
-"""Beside the folders of trainings: which kinds are through, where every kind is trained in turn."""
 SHADOWS = 2
 """Models of a kind that are listened to beside the active one; older ones make room."""
 ENGINES: dict[str, Engine] = {"alone": alone, "processes": processes, "ray": side_by_side}
@@ -175,59 +172,6 @@ class TrainingDirectory:
     def clear(self) -> None:
         """Remove all that the training keeps of itself."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-class Sequel:
-    """Trainings of every kind in turn, so that they go on with the kind that was interrupted."""
-
-    def __init__(self, store: ModelStore) -> None:
-        self._store = store
-        self._path = store.training_directory(ALL)
-
-    def begin(self, share_s: float, names: Sequence[str]) -> tuple[list[str], float]:
-        """Forget what was interrupted of each kind; return that none is through, and what each has of the budget, s."""
-        for name in names:
-            TrainingDirectory(self._store, name).clear()
-        self._write([], share_s)
-        return [], share_s
-
-    def resume(self, share_s: float, *, anew: bool) -> tuple[list[str], float]:
-        """Return the kinds that are through, and what each other has of the budget, s: as it began, or ``anew``.
-
-        ``share_s`` holds also where an older version noted no budget. ``TrainingError`` when nothing was interrupted.
-        """
-        done, begun_s = self._read()
-        share_s = share_s if anew or begun_s is None else begun_s
-        self._write(done, share_s)
-        return done, share_s
-
-    def interrupted(self, kind: str) -> bool:
-        """Tell whether a training of this kind was begun and not ended."""
-        return (self._store.training_directory(kind) / ORDER).exists()
-
-    def note(self, kind: str) -> None:
-        """Remember that a kind is through."""
-        done, share_s = self._read()
-        self._write([*done, kind], share_s)
-
-    def clear(self) -> None:
-        """Forget all of it."""
-        self._path.unlink(missing_ok=True)
-
-    def _read(self) -> tuple[list[str], float | None]:
-        try:
-            state = json.loads(plain_content(self._path, LARGEST_CARD_BYTES))
-            if isinstance(state, list):  # as written before 0.3, without the budget
-                return [str(name) for name in state], None
-            return [str(name) for name in state["done"]], float(state["share_s"])
-        except FileNotFoundError:
-            raise TrainingError("there is no interrupted training to go on with; leave --resume away") from None
-        except (OSError, CheckpointError, ValueError, TypeError, KeyError, RecursionError) as error:
-            raise TrainingError(f"{self._path}: damaged: {error}; remove it, or leave --resume away") from error
-
-    def _write(self, done: Sequence[str], share_s: float | None) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        write(self._path, json.dumps({"done": list(done), "share_s": share_s}).encode())
 
 
 def gone_partitions(card: ModelCard | None, parts: Split) -> list[str]:

@@ -100,6 +100,38 @@ def test_kinds_that_an_older_version_left_without_a_budget_have_the_usual_share(
     assert [config.budget_s for config in bench.configs] == [3600.0, 120.0]
 
 
+def test_kinds_that_follow_the_interrupted_one_begin_with_the_options_that_it_began_with(bench):
+    kinds._KINDS["quiet"] = AgentKind("quiet", bench.learn, None)
+    bench.begin("--all", "--seed", "3", "--steps", "7", "--incumbent", "sjf-limit", "--objective", "makespan")
+    done = bench.run("--all", "--resume")
+    assert [config.seed for config in bench.configs] == [3, 3, 3], done.output
+    assert [config.steps for config in bench.configs] == [7, 7, 7]
+    assert {config.incumbent for config in bench.configs} == {"sjf-limit"}
+    assert {config.objective.aim for config in bench.configs} == {"makespan"}
+    assert len({len(config.fit(0).workload) for config in bench.configs}) == 1
+
+
+@pytest.mark.parametrize(("options", "why"), [
+    (("--seed", "4"), "has seed 3, not 4"), (("--since", "7d"), "has since '30d', not '7d'"),
+    (("--objective", "wait"), "has objective None, not 'wait'"), (("--from", "history"), "not 'history'")])
+def test_another_option_for_all_kinds_is_refused_and_all_can_go_on_as_they_began(bench, options, why):
+    bench.begin("--all", "--seed", "3", "--since", "30d", "--budget", "2h")
+    note = bench.models / ".training/all.json"
+    before = note.read_text()
+    refused = bench.run("--all", "--resume", "--budget", "3h", *options)
+    assert refused.exit_code == 2
+    assert why in " ".join(refused.output.split())
+    assert note.read_text() == before
+    assert (bench.models / ".training/plain/order.json").exists()
+
+
+def test_steps_that_are_given_to_all_kinds_anew_hold_for_each_that_is_not_through(bench):
+    kinds._KINDS["quiet"] = AgentKind("quiet", bench.learn, None)
+    bench.begin("--all", "--steps", "7")
+    bench.run("--all", "--resume", "--steps", "9")
+    assert [config.steps for config in bench.configs] == [7, 9, 9]
+
+
 def test_a_training_goes_on_with_the_model_that_it_started_from(bench):
     name = bench.keep(1e9)
     bench.keep(1.1e9)

@@ -127,3 +127,42 @@ def test_a_second_one_at_the_same_time_is_refused_and_leaves_the_first_as_it_is(
     assert "a training is under way already" in second.stderr
     assert note.read_text() == before
     assert (desk.models / ".training/chooser/order.json").exists()
+
+
+@pytest.mark.parametrize(("option", "why"), [
+    (("--incumbent", "fifi"), "fifi"), (("--objective", "speed"), "there is no weight 'speed'"),
+    (("--speeds", "site"), "a trace records no speeds"), (("--cluster", "4y8"), "4y8"),
+    (("--start", "chooser@1"), "leave --start or --all away")])
+def test_a_mistake_in_an_option_leaves_what_was_interrupted_as_it_is(desk, option, why):
+    desk.kinds["dull"] = AgentKind("dull", stopped, loaded)
+    assert desk().exit_code == 130
+    note = desk.models / ".training/all.json"
+    before = note.read_text()
+    mistaken = desk(*option)
+    assert mistaken.exit_code == 2
+    assert why in " ".join(mistaken.output.split())
+    assert note.read_text() == before
+    assert (desk.models / ".training/dull/order.json").exists()
+
+
+def test_where_no_kind_begins_what_was_interrupted_stays_as_it_is(desk, tmp_path):
+    desk.kinds["dull"] = AgentKind("dull", stopped, loaded)
+    assert desk().exit_code == 130
+    note = desk.models / ".training/all.json"
+    before = note.read_text()
+    short = write_trace(site(days=1, jobs=20), tmp_path / "short.csv")
+    assert desk("--from", str(short)).exit_code == 1
+    assert note.read_text() == before
+    assert (desk.models / ".training/dull/order.json").exists()
+
+
+def test_kinds_that_do_not_train_with_torch_are_trained_on_the_cpu_whatever_the_device(desk):
+    given = []
+
+    def noted(config):
+        given.append(config.device)
+        yield from refused(config)
+
+    desk.kinds |= {"chooser": AgentKind("chooser", noted, loaded, torch=True), "dull": AgentKind("dull", noted, loaded)}
+    desk("--device", "cuda")
+    assert given == ["cuda", "cpu"]
