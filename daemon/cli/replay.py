@@ -150,8 +150,9 @@ def _spooled(state: Path) -> Iterator[Path]:
         with spool_folder(state) as folder:
             yield folder
     except OSError as error:
-        raise click.ClickException(f"{error.filename or state}: {error.strerror}; --state-dir names another folder") \
-            from error
+        path = Path(str(error.filename or state))
+        hint = "; --state-dir names another folder" if path.is_relative_to(state) else ""
+        raise click.ClickException(f"{path}: {error.strerror}{hint}") from error
 
 
 def _policies(policies: tuple[str, ...], options: dict[str, Any]) -> list[str]:
@@ -167,10 +168,21 @@ def _policies(policies: tuple[str, ...], options: dict[str, Any]) -> list[str]:
             raise click.UsageError(str(error)) from error
     if options["baseline"] and options["baseline"] not in wanted:
         wanted.insert(0, options["baseline"])
-    for path in filter(None, (options["jobs_out"], options["groups_out"])):
+    _check_outputs(options)
+    return wanted
+
+
+def _check_outputs(options: dict[str, Any]) -> None:
+    """Raise a UsageError for a file that could not be written after hours of replays."""
+    jobs, groups = options["jobs_out"], options["groups_out"]
+    for path in filter(None, (jobs, groups)):
         if path.suffix not in (".csv", ".parquet"):
             raise click.UsageError(f"{path}: a table is written as .csv or .parquet")
-    return wanted
+    for path in filter(None, (jobs, groups, options["report"], options["speeds_out"])):
+        if not path.parent.is_dir():
+            raise click.UsageError(f"{path}: there is no folder {path.parent}")
+    if jobs is not None and groups is not None and jobs.resolve() == groups.resolve():
+        raise click.UsageError(f"{jobs}: --jobs-out and --groups-out are different tables: name two files")
 
 
 def _prepared(where: JobSource, cluster_text: str | None, wanted: list[str], options: dict[str, Any],

@@ -274,6 +274,25 @@ def test_a_wrong_option_is_told_before_anything_runs(replay, arguments, says):
     assert says in result.output.replace("\n", " ")
 
 
+@pytest.mark.parametrize("option", ["--report", "--jobs-out", "--groups-out", "--speeds-out"])
+def test_a_file_whose_folder_is_not_there_is_refused_before_anything_runs(replay, begun, tmp_path, option):
+    refused = replay("--cluster", "1x8", option, tmp_path / "gone/x.csv", code=2)
+    assert f"there is no folder {tmp_path}/gone" in " ".join(refused.output.split())
+    assert not begun
+
+
+def test_two_tables_in_one_file_are_refused(replay, tmp_path):
+    refused = replay("--cluster", "1x8", "--jobs-out", tmp_path / "x.csv", "--groups-out", tmp_path / "x.csv", code=2)
+    assert "name two files" in " ".join(refused.output.split())
+
+
+def test_only_a_fault_of_the_folder_of_outcomes_names_its_option(replay, tmp_path):
+    (tmp_path / "x.fifo.csv").mkdir()
+    failed = replay("--cluster", "1x8", "--jobs-out", tmp_path / "x.csv", code=1)
+    assert "x.fifo.csv" in failed.output
+    assert "--state-dir" not in failed.output
+
+
 def test_a_database_that_is_not_there_is_named(replay, tmp_path):
     result = replay(f"sqlite:///{tmp_path}/none/idlewatt.db", "--cluster", "1x8", source=None, code=3)
     assert "none/idlewatt.db" in result.stderr
