@@ -32,7 +32,8 @@ def resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> T
     _same_since(order, options["since"])
     _same_objective(order, options["objective"])
     return replace(order, budget_s=options["budget_s"] if given("budget_s") else order.budget_s,
-                   device=options["device"], steps=options["steps"] if options["steps"] is not None else order.steps)
+                   device=options["device"] if given("device") else order.device,
+                   steps=options["steps"] if options["steps"] is not None else order.steps)
 
 
 def noted(options: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -200,6 +201,7 @@ def _train_locked(config_file: Path, models: ModelStore, resume: bool, options: 
     options["agent"] = kind.name
     if options["device"] == "cuda" and not kind.torch:
         raise click.BadParameter(f"{kind.name} does not train with torch but on the CPU", param_hint="--device")
+    _check_extras(options, resume)
     training_directory = TrainingDirectory(models, options["agent"])
     tell(filter(None, [models.remove_drafts()]))
     order = resumed(training_directory, options) if resume else _ordered(config_file, options)
@@ -228,6 +230,14 @@ def _train_locked(config_file: Path, models: ModelStore, resume: bool, options: 
         verdict = _judged(config_file, models, model, where, run)
         if order.source == "history":
             _listened_to(config_file, models, verdict)
+
+
+def _check_extras(options: dict[str, Any], resume: bool) -> None:
+    """Raise a ClickException for an extra that is not installed; found later, what was interrupted would be gone."""
+    if options["tensorboard"] and not (find_spec("torch") and find_spec("tensorboard")):
+        raise click.ClickException("TensorBoard is not installed: pip install 'idlewatt[train]'")
+    if options["engine"] == "ray" and not resume and not find_spec("ray"):
+        raise click.ClickException("--engine ray needs Ray: pip install 'idlewatt[ray]'")
 
 
 def _claim(config_file: Path, models: ModelStore) -> None:

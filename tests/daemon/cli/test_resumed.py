@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -81,6 +82,25 @@ def test_a_training_goes_on_with_the_budget_that_it_began_with(bench):
 def test_a_budget_that_is_given_takes_the_place_of_the_one_that_it_began_with(bench):
     bench.begin("--agent", "plain", "--budget", "2h")
     assert bench.resume("--agent", "plain", "--budget", "3h").budget_s == 10800.0
+
+
+@pytest.mark.parametrize(("options", "device"), [((), "cuda"), (("--device", "cpu"), "cpu")])
+def test_a_training_goes_on_where_it_began_unless_another_device_is_given(bench, options, device):
+    kinds._KINDS["plain"] = AgentKind("plain", bench.learn, None, torch=True)
+    bench.begin("--agent", "plain", "--device", "cuda")
+    assert bench.resume("--agent", "plain", *options).device == device
+
+
+@pytest.mark.parametrize(("option", "module", "why"), [
+    (("--tensorboard",), "tensorboard", "TensorBoard is not installed"),
+    (("--engine", "ray"), "ray", "--engine ray needs Ray")])
+def test_an_extra_that_is_not_installed_costs_no_interrupted_training(bench, monkeypatch, option, module, why):
+    bench.begin("--agent", "plain", "--seed", "3")
+    monkeypatch.setitem(sys.modules, module, None)
+    refused = bench.run("--agent", "plain", "--from", bench._trace, "--cluster", "4x8", *option)
+    assert refused.exit_code == 1
+    assert why in refused.output
+    assert bench.resume("--agent", "plain").seed == 3
 
 
 @pytest.mark.parametrize(("options", "budget_s"), [((), 3600.0), (("--budget", "4h"), 7200.0)])
