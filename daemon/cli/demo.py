@@ -159,6 +159,7 @@ class DemoPlan:
 def _from_now(stack: ExitStack, site: DemoPlan, parts: list[EssentialChild]) -> tuple[str, list[str]]:
     """Start cluster and daemon as ``parts``; return the daemon's URL and the messages to print."""
     folder, speed = site.folder, site.speed
+    _check_port(site.port)
     _rehearse(folder, advises(site.hardware))
     start_s = float(int(time.time()))
     simulation = stack.enter_context(_simulation(site, start_s, parts))
@@ -176,6 +177,16 @@ def _with_past(stack: ExitStack, folder: Path | None, days: float, nodes: int, s
     folder = _folder(folder, stack)
     _rehearse(folder)
     return _opening.begin(stack, folder, days, nodes, seed, ports)
+
+
+def _check_port(port: int) -> None:
+    """Raise ``DemoError`` if the port is taken: a daemon that has it would be shown in place of the demo's."""
+    from ..web.server import ListenError, listen
+
+    try:
+        listen(f"127.0.0.1:{port}").close()
+    except ListenError as error:
+        raise DemoError(f"{error}; choose another with --port") from error
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

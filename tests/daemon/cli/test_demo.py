@@ -91,6 +91,14 @@ def test_the_demo_ends_and_says_so_when_its_cluster_has_died(shell, tmp_path, ca
     assert "source slurm_rest" in capfd.readouterr().out
 
 
+def test_a_daemon_that_has_the_port_is_not_shown_as_the_demo(shell, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "_rehearse", lambda *_: None)
+    port = shell.url.rpartition(":")[2]
+    done = CliRunner().invoke(demo.command, ["--once", "--dir", str(tmp_path), "--port", port])
+    assert done.exit_code == 1, done.output
+    assert "choose another with --port" in done.output
+
+
 def test_the_simulation_ends_with_its_parent(tmp_path):
     child = subprocess.Popen((sys.executable, "-m", "idlewatt.exporters.simulated"), stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE)
