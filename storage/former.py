@@ -14,8 +14,9 @@ STATES = {"NODE_FAIL": "node_failed", "BOOT_FAIL": "start_failed"}
 """States that are called otherwise now; of all others only the case has changed."""
 USES = {"slurm": "accounts"}
 """Sources of uses that are called otherwise now."""
-_NO_REASON = ("", "None")
-_REASONS = tuple((re.compile(words), meaning) for words, meaning in (
+NO_REASON = ("", "None")
+"""Words of jobs that do not wait for anything."""
+REASONS = (
     (r"^Resources$", WaitReason.RESOURCES), (r"^Priority$", WaitReason.PRIORITY),
     (r"Invalid|AccountNotAllowed|QOSNotAllowed", WaitReason.INVALID), (r"Dependency", WaitReason.DEPENDENCY),
     (r"JobHeld", WaitReason.HELD), (r"Licenses", WaitReason.LICENSES), (r"BeginTime", WaitReason.BEGIN_TIME),
@@ -25,14 +26,15 @@ _REASONS = tuple((re.compile(words), meaning) for words, meaning in (
     (r"DeadLine", WaitReason.DEADLINE), (r"Cleaning|Prolog", WaitReason.PREPARING),
     (r"BadConstraints", WaitReason.CONSTRAINT), (r"ReqNodeNotAvail|NodeDown", WaitReason.NODES_UNAVAILABLE),
     (r"Assoc|QOS|Account|^Max[A-Z]", WaitReason.QUOTA),
-))
+)
+"""Patterns of words and what they mean, the first that is found; any other word is ``other``."""
 
 
 def reason_of(word: str) -> WaitReason:
     """Return what an old word for a wait means."""
-    if word in _NO_REASON:
+    if word in NO_REASON:
         return WaitReason.NONE
-    return next((meaning for known, meaning in _REASONS if known.search(word)), WaitReason.OTHER)
+    return next((meaning for pattern, meaning in REASONS if re.search(pattern, word)), WaitReason.OTHER)
 
 
 def renewed(kind: str, facts: Any) -> object:

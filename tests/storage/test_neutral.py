@@ -3,9 +3,11 @@
 import base64
 import json
 import zlib
+from collections.abc import Iterator
 
 import pytest
 from alembic import command
+from sqlalchemy import Engine, event
 
 from idlewatt.storage import batches, database
 from idlewatt.storage.batches import Batch
@@ -21,7 +23,9 @@ INSERT INTO jobs (job_id, submit_s, state, partition, "user", account, name, qos
     FROM (SELECT '1' AS id, 'PENDING' AS state, 'AssocGrpGRES' AS reason, CAST(NULL AS REAL) AS start,
               CAST(NULL AS REAL) AS stop
     UNION ALL SELECT '2_7', 'NODE_FAIL', '', 130, 150 UNION ALL SELECT '3', 'FAILED', 'NonZeroExitCode', 140, 160
-    UNION ALL SELECT '4', 'PENDING', 'ANew:w''ord%', NULL, NULL) AS given;
+    UNION ALL SELECT '4', 'PENDING', 'ANew:w''ord%', NULL, NULL
+    UNION ALL SELECT '5', 'PENDING', 'ReqNodeNotAvail, UnavailableNodes:n7', NULL, NULL
+    UNION ALL SELECT '6', 'PENDING', 'None', NULL, NULL) AS given;
 INSERT INTO runs (job, start_s, end_s, state) SELECT id, start_s, end_s, state FROM jobs WHERE start_s IS NOT NULL;
 INSERT INTO allocations (run, node, gpus, cpus, memory_bytes) SELECT id, 'a', 2, 0, 0 FROM runs;
 INSERT INTO job_changes (job, time_s, state, reason)
@@ -34,6 +38,19 @@ INSERT INTO uses (job_id, submit_s, start_s, "user", template, gpus, cpus, memor
     SELECT job_id, 100, 130, 'u', '', 2, 8, 0, 200, 20, CASE job_id WHEN '3' THEN 'slurm' ELSE 'cgroup' END, 1, 1, 0
     FROM jobs WHERE job_id IN ('2_7', '3')
 """
+
+
+@pytest.fixture
+def statements() -> Iterator[list[str]]:
+    """Collect what databases are asked, with the parameters."""
+    asked: list[str] = []
+
+    def note(_connection, _cursor, statement, parameters, *_context):
+        asked.append(f"{statement} {parameters}")
+
+    event.listen(Engine, "before_cursor_execute", note)
+    yield asked
+    event.remove(Engine, "before_cursor_execute", note)
 
 
 @pytest.fixture
@@ -51,13 +68,22 @@ def before(url: str) -> History:
 
 
 def test_jobs_keep_the_schedulers_word_beside_a_reason_of_ours(before):
-    found = {job_id: before.job(job_id).job for job_id in ("1", "2_7", "3", "4")}
+    found = {job_id: before.job(job_id).job for job_id in ("1", "2_7", "3", "4", "5", "6")}
     assert {job_id: (job.state, job.reason, job.reason_text) for job_id, job in found.items()} == {
         "1": (JobState.PENDING, WaitReason.QUOTA, "AssocGrpGRES"), "2_7": (JobState.NODE_FAILED, WaitReason.NONE, ""),
         "3": (JobState.FAILED, WaitReason.NONE, "NonZeroExitCode"),
-        "4": (JobState.PENDING, WaitReason.OTHER, "ANew:w'ord%")}
+        "4": (JobState.PENDING, WaitReason.OTHER, "ANew:w'ord%"),
+        "5": (JobState.PENDING, WaitReason.NODES_UNAVAILABLE, "ReqNodeNotAvail, UnavailableNodes:n7"),
+        "6": (JobState.PENDING, WaitReason.NONE, "None")}
     assert {job.owner_kind for job in found.values()} == {OwnerKind.BATCH}
     assert {job_id: job.array for job_id, job in found.items() if job.array} == {"2_7": "2"}
+
+
+def test_no_statement_grows_with_the_words_that_were_recorded_since_each_may_name_other_nodes(statements, url, request):
+    request.getfixturevalue("before")
+    upgrades = [statement for statement in statements if "INSERT INTO jobs (" not in statement]
+    assert any("RENAME COLUMN reason TO reason_text" in statement for statement in upgrades)
+    assert not [statement for statement in upgrades if "UnavailableNodes" in statement]
 
 
 def test_changes_and_runs_stay_in_their_order(before):

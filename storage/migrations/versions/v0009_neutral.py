@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from idlewatt.storage.former import STATES, USES, reason_of
+from idlewatt.storage.former import NO_REASON, REASONS, STATES, USES
 
 revision = "0009"
 down_revision = "0008"
@@ -19,7 +19,6 @@ ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 STATE, WORD, ID = (sa.column(name, sa.Text()) for name in ("state", "reason_text", "job_id"))
 CHANGE = ("job", "time_s", "state", "reason", "reason_text")
 CHANGES, CHANGES_NOW = (sa.table(name, *map(sa.column, CHANGE)) for name in ("job_changes", "job_changes_now"))
-JOBS = sa.table("jobs", sa.column("reason_text"))
 USED = sa.table("uses", sa.column("source"))
 
 
@@ -78,10 +77,9 @@ def _written(value: Any) -> str:
 
 
 def _reason() -> Any:
-    """Return what the words mean that were ever recorded."""
-    reasons = op.get_bind().execute(sa.select(JOBS.c.reason_text).union(sa.select(CHANGES.c.reason_text)))
-    known = {word: reason_of(word).value for (word,) in reasons if reason_of(word).value != "other"}
-    meaning = sa.case({"": ""} | known, value=WORD, else_="other")
+    """Return what a word means: by patterns, since words that name nodes may be as many as jobs."""
+    meanings = [(WORD.regexp_match(pattern), meaning.value) for pattern, meaning in REASONS]
+    meaning = sa.case((WORD.in_(NO_REASON), ""), *meanings, else_="other")
     return sa.case((STATE.in_(["PENDING", "UNKNOWN"]), meaning), else_="")
 
 
