@@ -131,7 +131,7 @@ def charges(slurm):
                    len(job.allocations), sum(part.gpus for part in job.allocations), job.request.gpu_model,
                    sum(part.memory_bytes for part in job.allocations)) for job in seen.jobs]
     recorded = dict(zip((job.job_id for job in seen.jobs), charged_of_runs(cluster.scheduling, runs), strict=True))
-    return [(told[number], float(calculator._bill[row]), float(recorded[number]))
+    return [(told[number], float(calculator._bill.asked[row]), float(recorded[number]))
             for row, number in enumerate(waiting.ids)]
 
 

@@ -148,8 +148,8 @@ TRACES = Path(__file__).parents[2] / "traces"
 BENCHMARK = SimpleNamespace(**runpy.run_path(str(TRACES.parent / "benchmarks" / "runtimes.py")))
 
 
-LONG = {"Philly, first 20,000"}
-"""Three seconds for the clusters of which others of the same trace are shown one by one."""
+LONG = {"Philly 7f04ca", "Philly 11cb48", "Philly, first 20,000"}
+"""Seconds each, for a trace of which one cluster is always tried."""
 
 
 @pytest.mark.parametrize(("file", "partition", "most"), [
