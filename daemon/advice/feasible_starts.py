@@ -8,7 +8,7 @@ at the cost of jobs that may be preempted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 
@@ -79,6 +79,7 @@ def feasible_starts(state: ClusterState, policy: Policy) -> FeasibleStarts:
     reclaimed, at_cost = quota_starts(state, gate, taken | more, holds)
     more, reasons = more | reclaimed, reasons | at_cost
     other_amounts = {**_other_sizes(state, taken), **_other_grants(state, taken, grants_of(actions))}
+    state = _without(state, refused.keys() - more.keys())  # a forecast knows nothing of limits, licences and the like
     return FeasibleStarts(state, actions, taken | more, holds, gate, {**reasons, **other_amounts},
                           frozenset(other_amounts))
 
@@ -318,7 +319,7 @@ def _halves(state: ClusterState, starts: Mapping[int, Placement], taken: Mapping
                     for row in group if row in starts)
 
 
-def _without(state: ClusterState, refused: Mapping[int, Hold]) -> ClusterState:
+def _without(state: ClusterState, refused: Collection[int]) -> ClusterState:
     """Return the state in which refused jobs are held back."""
     fresh = state.copy()
     for row in refused:

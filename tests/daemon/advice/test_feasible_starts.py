@@ -30,12 +30,17 @@ def runs(job_id, name, gpus, **facts):
                allocations=(Allocation(name, gpus, None, 2, 1 << 30),), **usual | facts)
 
 
-def advised(nodes, *jobs, site=SITE, partitions=(), **rules):
-    """Return action, placement and reason by job."""
+def recommended(nodes, *jobs, site=SITE, partitions=(), policy="priority+best-fit+whole-nodes", **rules):
+    """Return recommendations by job."""
     snapshot = SchedulerSnapshot(NOW, tuple(nodes), tuple(partitions), jobs, SchedulerRules(site=site, **rules))
-    advice = Advisor(AdviceSettings(policy="priority+best-fit+whole-nodes", shadow=(), draws=0)).advise(snapshot, NOW)
-    return {row.job_id: (row.action, str(row.placement) if row.action == "start" else row.cause, row.reason)
-            for row in advice.recommendations}
+    advice = Advisor(AdviceSettings(policy=policy, shadow=(), draws=0)).advise(snapshot, NOW)
+    return {row.job_id: row for row in advice.recommendations}
+
+
+def advised(nodes, *jobs, **facts):
+    """Return action, placement and reason by job."""
+    return {job_id: (row.action, str(row.placement) if row.action == "start" else row.cause, row.reason)
+            for job_id, row in recommended(nodes, *jobs, **facts).items()}
 
 
 def test_a_job_that_splits_as_it_fits_starts_on_what_is_left():
@@ -59,6 +64,14 @@ def test_what_those_who_come_first_use_up_is_said_to_be_theirs():
                      licenses=licences)
     assert advice["2"] == ("hold", "ahead", "those who come first leave too little: the scheduler would say Licenses: "
                                           "needs 1 of ansys, 0 free")
+
+
+@pytest.mark.parametrize("policy", ["priority+best-fit+whole-nodes", "limit-aged+best-fit+easy"])
+def test_of_a_job_that_waits_for_a_licence_nobody_says_that_it_starts_now(policy):
+    rows = recommended([node("a")], waits("1", 4, 4, details=Details(licenses="ansys")), waits("2", 6, 6),
+                       waits("3", 8, 8), licenses=(License("ansys", 1, 1),), policy=policy)
+    assert {job_id: row.expected_start_s for job_id, row in rows.items()} == {"1": None, "2": NOW, "3": NOW + 3600}
+    assert (rows["1"].action, rows["1"].cause, rows["1"].placement) == ("hold", "licenses", None)
 
 
 def test_components_of_a_heterogeneous_job_start_together_or_not_at_all():
