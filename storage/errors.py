@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
+import re
+from urllib.parse import unquote, unquote_plus
 
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -64,10 +65,26 @@ _REFUSED = ("0A", "21", "22", "23", "42", "54")
 """Classes of what is wrong with the statement or its values: they will be tomorrow."""
 
 
+MASK = "***"
+"""Replaces a password."""
+_LOGIN = re.compile("(://[^/:]*):[^@]*@(?:[^?]*@)?")
+"""SQLAlchemy takes ``/``, ``?`` and the ``@`` of a user as they are; what follows a second ``@`` is the host."""
+_QUERY = re.compile("([?&])([^=?&]+)=([^&]*)")
+_SECRETS = {"password", "sslpassword", "oauth_client_secret"}
+"""Parameters of libpq."""
+
+
+def without_password(url: str) -> str:
+    """Return the address of a database without the passwords in its login and in its query."""
+    told = _QUERY.sub(lambda one: f"{one[1]}{one[2]}={MASK if unquote_plus(one[2]).lower() in _SECRETS else one[3]}",
+                      url)
+    return _LOGIN.sub(rf"\1:{MASK}@", told)
+
+
 def place(url: URL) -> str:
     """Name a database for a person, without its password."""
     if url.get_backend_name() != "sqlite":
-        return url.render_as_string(hide_password=True)
+        return without_password(url.render_as_string(hide_password=True))
     database = url.database or "memory"
     return unquote(database.removeprefix("file://")) if url.query.get("uri") == "true" else database
 

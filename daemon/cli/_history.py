@@ -92,6 +92,7 @@ class JobSource:
 
     def read(self, cluster_text: str | None) -> tuple[Cluster, WorkloadBuilder]:
         """Return the cluster and its jobs; a click exception names the fault of either."""
+        from ...storage.errors import without_password
         from ...storage.traces import TraceError, read_trace
         from ..recorded_speeds import in_groups
         from ..recorded_watts import CATALOGUED
@@ -115,7 +116,7 @@ class JobSource:
         except TraceError as error:
             raise click.ClickException(str(error)) from error
         except HistoryError as error:
-            raise click.ClickException(f"{self.name}: {error}") from error
+            raise click.ClickException(f"{without_password(self.name)}: {error}") from error
 
     def _there(self) -> None:
         """Raise UsageError if the trace file does not exist."""

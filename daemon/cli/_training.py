@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 import click
 
+from ...storage.errors import MASK, without_password
 from ..agents.histories import Material, recorded
 from ..agents.kinds import Progress
 from ..learning.evidence import Comparison
@@ -38,7 +38,7 @@ _COLUMNS = {"policy": "policy", "utilization": "U", "makespan_days": "makespan d
 _JOULES_PER_KWH = 3.6e6
 RECORDED = 3
 """Number of reads of a recorded history: speeds, watts, jobs."""
-HIDDEN = "***"
+HIDDEN = MASK
 """Replaces a password in output."""
 
 
@@ -84,7 +84,7 @@ def shown(source: Any) -> Any:
     """Return the name of a history or a cluster for records, with absolute paths and without a password."""
     if source is None or "://" not in source:
         return str(Path(source).resolve()) if source and Path(source).is_file() else source
-    return re.sub("(://[^/:@]*):[^/]*@", rf"\1:{HIDDEN}@", source)
+    return without_password(source)
 
 
 def fidelity(where: JobSource, order: TrainingJob, since_s: float) -> Fidelity | None:

@@ -14,6 +14,7 @@ from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.checkpoint import CARD, read_card, save
 from idlewatt.daemon.agents.kinds import AgentKind, Progress, TrainingError
 from idlewatt.daemon.cli import main
+from idlewatt.daemon.cli._training import shown
 from idlewatt.daemon.learning.members import alone
 from idlewatt.daemon.learning.models import ModelStore
 from idlewatt.daemon.learning.training import ENGINES, TrainingJob
@@ -196,6 +197,18 @@ def test_another_format_or_beginning_of_the_history_is_refused(bench):
         assert refused.exit_code == 2
         assert why in refused.output
     bench.resume("--agent", "plain", "--since", "30d")
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:pa/SECRET@[::1]:1/db", "postgresql://[::1]:1/db?user=u&password=SECRET"])
+def test_a_database_has_to_be_named_again_with_its_password_which_is_not_noted(bench, url):
+    bench.begin("--agent", "plain")
+    bench.order(lambda order: {**order, "source": shown(url), "cluster": None})
+    refused = bench.run("--agent", "plain", "--resume")
+    assert refused.exit_code == 2
+    assert f"with its password: --from {shown(url)}" in " ".join(refused.output.split())
+    unreachable = bench.run("--agent", "plain", "--resume", "--from", url)
+    assert unreachable.exit_code == 3, unreachable.output
+    assert "SECRET" not in unreachable.output
 
 
 @pytest.mark.parametrize("engines", [("processes", "alone"), ("alone", "processes"), ("processes", "processes")])

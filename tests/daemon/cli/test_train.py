@@ -550,12 +550,15 @@ def test_a_folder_that_cannot_be_written_is_said(desk):
     assert "models cannot be kept there" in done.output
 
 
-def test_no_password_is_written_down():
+@pytest.mark.parametrize(("source", "written"), [
+    ("postgresql://idlewatt:s3:cret@db/idlewatt", "postgresql://idlewatt:***@db/idlewatt"),
+    ("postgresql://idlewatt:s3/cret@db/idlewatt", "postgresql://idlewatt:***@db/idlewatt"),
+    ("postgresql://db/idlewatt?user=u&password=s3cret", "postgresql://db/idlewatt?user=u&password=***"),
+    ("postgresql://idlewatt@db/idlewatt", "postgresql://idlewatt@db/idlewatt"), ("history", "history")])
+def test_no_password_is_written_down(source, written):
     from idlewatt.daemon.cli._training import shown
 
-    assert shown("postgresql://idlewatt:s3:cret@db/idlewatt") == "postgresql://idlewatt:***@db/idlewatt"
-    assert shown("postgresql://idlewatt@db/idlewatt") == "postgresql://idlewatt@db/idlewatt"
-    assert shown("history") == "history"
+    assert shown(source) == shown(written) == written
 
 
 def test_resume_with_other_options_is_refused(desk):
