@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import time
@@ -40,6 +41,8 @@ RECORDED = 3
 """Number of reads of a recorded history: speeds, watts, jobs."""
 HIDDEN = MASK
 """Replaces a password in output."""
+_NO_PATH = re.compile(r"(history|site|flat|\d+x\d+(:[\w.-]+)?(,.*)?)$")
+"""A history, speeds or a cluster by these words stay them beside a folder that is called so."""
 
 
 def read(where: JobSource, order: TrainingJob) -> Material:
@@ -81,10 +84,10 @@ def now_of(where: JobSource) -> float:
 
 
 def shown(source: Any) -> Any:
-    """Return the name of a history or a cluster for records, with absolute paths and without a password."""
-    if source is None or "://" not in source:
-        return str(Path(source).resolve()) if source and Path(source).is_file() else source
-    return without_password(source)
+    """Return the name of a history, a cluster or speeds for records, with absolute paths and without a password."""
+    if source and "://" in source:
+        return without_password(source)
+    return str(Path(source).resolve()) if source and not _NO_PATH.match(source) and Path(source).exists() else source
 
 
 def fidelity(where: JobSource, order: TrainingJob, since_s: float) -> Fidelity | None:

@@ -561,6 +561,29 @@ def test_no_password_is_written_down(source, written):
     assert shown(source) == shown(written) == written
 
 
+@pytest.mark.parametrize("trace", ["philly", "jobs.csv", "64x8.yaml", "64x8-jobs.csv"])
+def test_a_trace_is_written_down_so_that_it_is_found_from_any_folder(tmp_path, monkeypatch, trace):
+    from idlewatt.daemon.cli._training import shown
+
+    (tmp_path / "philly").mkdir()
+    for file in ("jobs.csv", "64x8.yaml", "64x8-jobs.csv"):
+        (tmp_path / file).write_text("job")
+    monkeypatch.chdir(tmp_path)
+    written = shown(trace)
+    monkeypatch.chdir("/")
+    assert written == str(tmp_path / trace)
+    assert JobSource(str(tmp_path / trace)).same_as(written)
+
+
+@pytest.mark.parametrize("word", ["history", "site", "flat", "64x8", "2x8:a100,2x8"])
+def test_a_word_that_means_something_is_written_down_as_it_is_beside_a_folder_of_its_name(tmp_path, monkeypatch, word):
+    from idlewatt.daemon.cli._training import shown
+
+    (tmp_path / word).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert shown(word) == word
+
+
 def test_resume_with_other_options_is_refused(desk):
     (desk.folder / "models/.training/chooser").mkdir(parents=True)
     (desk.folder / "models/.training/chooser/order.json").write_text(
