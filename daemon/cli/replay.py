@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -168,21 +168,35 @@ def _policies(policies: tuple[str, ...], options: dict[str, Any]) -> list[str]:
             raise click.UsageError(str(error)) from error
     if options["baseline"] and options["baseline"] not in wanted:
         wanted.insert(0, options["baseline"])
-    _check_outputs(options)
+    _check_outputs(options, wanted)
     return wanted
 
 
-def _check_outputs(options: dict[str, Any]) -> None:
-    """Raise a UsageError for a file that could not be written after hours of replays."""
+def _check_outputs(options: dict[str, Any], wanted: Sequence[str]) -> None:
+    """Raise a UsageError for a file that could not be written after hours of replays of these policies."""
+    from ..sweep import table_path
+
     jobs, groups = options["jobs_out"], options["groups_out"]
-    for path in filter(None, (jobs, groups)):
+    tables = [path for path in (jobs, groups) if path is not None]
+    for path in tables:
         if path.suffix not in (".csv", ".parquet"):
             raise click.UsageError(f"{path}: a table is written as .csv or .parquet")
-    for path in filter(None, (jobs, groups, options["report"], options["speeds_out"])):
-        if not path.parent.is_dir():
-            raise click.UsageError(f"{path}: there is no folder {path.parent}")
+    files = [table_path(path, policy) for path in tables for policy in wanted]
+    for path in filter(None, (*files, options["report"], options["speeds_out"])):
+        _check_output(path)
     if jobs is not None and groups is not None and jobs.resolve() == groups.resolve():
         raise click.UsageError(f"{jobs}: --jobs-out and --groups-out are different tables: name two files")
+
+
+def _check_output(path: Path) -> None:
+    """Raise a UsageError for a file that cannot be written."""
+    if path.is_dir():
+        raise click.UsageError(f"{path}: a folder is called so")
+    folder = Path(os.path.realpath(path)).parent  # where a link to what is not there yet leads
+    if not path.exists() and not folder.is_dir():
+        raise click.UsageError(f"{path}: there is no folder {folder}")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise click.UsageError(f"{path}: you may not write {'it' if path.exists() else f'into {folder}'}")
 
 
 def _prepared(where: JobSource, cluster_text: str | None, wanted: list[str], options: dict[str, Any],

@@ -1,6 +1,7 @@
 import csv
 import gzip
 import json
+import os
 import re
 import signal
 import subprocess
@@ -286,7 +287,43 @@ def test_two_tables_in_one_file_are_refused(replay, tmp_path):
     assert "name two files" in " ".join(refused.output.split())
 
 
-def test_only_a_fault_of_the_folder_of_outcomes_names_its_option(replay, tmp_path):
+@pytest.mark.parametrize("option", ["--jobs-out", "--groups-out"])
+def test_a_table_of_any_policy_that_is_a_folder_is_refused_before_anything_runs(replay, begun, tmp_path, option):
+    (tmp_path / "x.random-feasible.csv").mkdir()
+    refused = replay("--cluster", "1x8", option, tmp_path / "x.csv", code=2)
+    assert f"{tmp_path}/x.random-feasible.csv: a folder is called so" in " ".join(refused.output.split())
+    assert not begun
+
+
+@pytest.mark.parametrize("option", ["--report", "--jobs-out", "--groups-out", "--speeds-out"])
+def test_a_file_that_may_not_be_written_is_refused_before_anything_runs(replay, begun, tmp_path, monkeypatch, option):
+    (closed := tmp_path / "closed").mkdir()
+    (tmp_path / "link.csv").symlink_to(closed / "x.csv")
+    (tmp_path / "link.fifo.csv").symlink_to(closed / "x.csv")
+    (open_file := closed / "old.fifo.csv").touch()
+    access = os.access  # root may write into any folder
+    monkeypatch.setattr(os, "access", lambda path, mode, **how: Path(path) != closed and access(path, mode, **how))
+    for path in (closed / "x.csv", tmp_path / "link.csv"):
+        refused = replay("--cluster", "1x8", option, path, code=2)
+        assert f"you may not write into {closed}" in " ".join(refused.output.split())
+    monkeypatch.setattr(os, "access", lambda path, mode, **how: Path(path) != open_file and access(path, mode, **how))
+    refused = replay("--cluster", "1x8", "--jobs-out", closed / "old.csv", code=2)
+    assert f"{open_file}: you may not write it" in " ".join(refused.output.split())
+    assert not begun
+
+
+def test_a_device_and_links_to_files_are_written(replay, tmp_path):
+    for name in ("page.html", "speeds.yaml"):
+        (tmp_path / name).symlink_to(tmp_path / f"real-{name}")
+    (tmp_path / "real-page.html").touch()
+    replay("--cluster", "4x8", "--report", tmp_path / "page.html", "--speeds-out", tmp_path / "speeds.yaml")
+    assert "<html" in (tmp_path / "real-page.html").read_text()
+    assert (tmp_path / "real-speeds.yaml").exists()
+    replay("--cluster", "4x8", "--report", "/dev/null", "--speeds-out", "/dev/stdout")
+
+
+def test_only_a_fault_of_the_folder_of_outcomes_names_its_option(replay, tmp_path, monkeypatch):
+    monkeypatch.setattr("idlewatt.daemon.cli.replay._check_output", lambda path: None)  # it is made meanwhile
     (tmp_path / "x.fifo.csv").mkdir()
     failed = replay("--cluster", "1x8", "--jobs-out", tmp_path / "x.csv", code=1)
     assert "x.fifo.csv" in failed.output
