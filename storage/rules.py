@@ -7,7 +7,7 @@ GPUs times the time that jobs have run so far, ``seconds used`` the time of all 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .quotas import Flavored, Queue
@@ -195,8 +195,3 @@ class SchedulerRules:
     queues: tuple[Queue, ...] = ()
     """Queues with quotas that lend to one another."""
     flavors: tuple[Flavored, ...] = ()
-
-
-def amount(amounts: Iterable[tuple[str, float]], name: str) -> float | None:
-    """Return an amount by name; None when it is not among them."""
-    return next((value for known, value in amounts if known == name), None)

@@ -17,6 +17,7 @@ from ....storage.eligibility import begins_later, eligible, named_reason
 from ....storage.recommendations import Placement
 from ....storage.records import Job, NodeState, SchedulerSnapshot
 from ....storage.waiting import WaitReason
+from ..priority.billing import gpus_of
 from .limits import Licences, Limits
 from .node_resources import Mask, NodeResources
 from .node_search import find_nodes
@@ -360,7 +361,7 @@ class Gate:
             [(job.request.gpu_model, gpus)]  # what a job asks for by type counts before it has a place
         for model, number in held:
             if model and number:
-                used[f"gpu:{model}"] += number
+                used[gpus_of(model)] += number
         if demand.exclusive and placement:
             used["cpu"] = sum(int(self.resources.cpus[self.resources.row[name]]) for name in placement.nodes)
         return used

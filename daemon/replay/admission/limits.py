@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....storage.records import Job, JobState, SchedulerSnapshot
-from ....storage.rules import Amounts, Association, Ceilings, Qos, amount
+from ....storage.rules import Amounts, Association, Ceilings, Qos
 from ...settings.priority import PrioritySettings
-from ..priority.billing import billed
+from ..priority.billing import billed, gpus_of, is_gpu
 
 Used = Mapping[str, float]
 _NAMES = {"gpu": "GPUs", "cpu": "CPUs", "node": "nodes", "jobs": "running jobs", "mem": "bytes of memory"}
@@ -74,7 +74,7 @@ class Limits:
             used["cpu"] += part.cpus
             used["mem"] += part.memory_bytes
             if self._models.get(part.node) and part.gpus:
-                used[f"gpu:{self._models[part.node]}"] += part.gpus
+                used[gpus_of(self._models[part.node])] += part.gpus
         return used
 
     def copy(self) -> Limits:
@@ -96,8 +96,7 @@ class Limits:
         """Return what a job uses, with what it is charged for a second where a ceiling is on that and it is known."""
         if partition not in self._charges:
             return used
-        # Weights are named in lower case, models as their nodes write them.
-        held = {name.lower(): np.array([amount], np.float64) for name, amount in {"cpu": 0.0, **used}.items()}
+        held = {name: np.array([amount], np.float64) for name, amount in {"cpu": 0.0, **used}.items()}
         return {**used, "billing": float(np.trunc(billed(self._charges[partition], held, self._flags))[0])}
 
     def _left_s(self, job: Job) -> float | None:
@@ -176,18 +175,19 @@ class Limits:
         """Yield the ceilings of one kind that would be broken; one that was set before does not count."""
         used = self._used.get(key, Counter()) if key else Counter()
         for name, most in ceilings:
-            if (kind, name) in settled:
+            counted = _counted(name)
+            if (kind, counted) in settled:
                 continue
-            settled.add((kind, name))
+            settled.add((kind, counted))
             if name.endswith(_USED):
                 yield from self._past(holder, key, name, most, wants)
                 continue
             if _uncounted(name, wants):
                 yield _unknown(holder, name)
                 continue
-            asks = wants.get(name, 0.0) / (max(1.0, wants.get("node", 1.0)) if kind == "node" else 1.0)
-            if asks > 0 and used[name] + asks > most:
-                yield Breach(_over_text(holder, kind, name, most, used[name], asks))
+            asks = wants.get(counted, 0.0) / (max(1.0, wants.get("node", 1.0)) if kind == "node" else 1.0)
+            if asks > 0 and used[counted] + asks > most:
+                yield Breach(_over_text(holder, kind, name, most, used[counted], asks))
 
     def _past(self, holder: str, key: tuple[str, ...], name: str, most: float, wants: Used) -> Iterator[Breach]:
         """Yield a ceiling on what has been used so far, where it is reached or a job could not end before it is.
@@ -195,25 +195,26 @@ class Limits:
         A job that uses such a thing is held once all is used; under ``safe`` also where it might use more than is left
         beside those that run. Of the time of all jobs together whole minutes count, and those that run do not.
         """
-        usage, over_time = self._usage.get(key), name.removesuffix(_USED)
-        used = None if usage is None else amount(usage.used, name)
+        usage, written = self._usage.get(key), name.removesuffix(_USED)
+        used, over_time = None if usage is None else _told(usage.used, name), _counted(written)
         if usage is None or used is None or _uncounted(name, wants):
             yield _unknown(holder, name)
             return
-        promised = (amount(usage.promised, over_time) or 0.0) + self._used[key][over_time + _SINCE]
+        promised = (_told(usage.promised, over_time) or 0.0) + self._used[key][over_time + _SINCE]
         resource = over_time.removesuffix(_OVER_TIME)
         if over_time == "seconds":
             used, promised, over_time, resource = used // 60.0 * 60.0, 0.0, "jobs seconds", "jobs"
+            written = "jobs seconds"
         if wants.get(resource, 0.0) <= 0:
             return
         if used >= most:
-            yield Breach(_past_text(holder, over_time, most, "all of it is used"))
+            yield Breach(_past_text(holder, written, most, "all of it is used"))
         elif self._safe and over_time not in wants:
             yield _unknown(holder, name)  # it has no time limit
         elif self._safe and used + promised + wants[over_time] > most:
             left = max(0.0, most - used - promised)
-            yield Breach(_past_text(holder, over_time, most, f"{left / 60:g} are left beside what running jobs may "
-                                                              f"use, it needs {wants[over_time] / 60:g}"))
+            yield Breach(_past_text(holder, written, most, f"{left / 60:g} are left beside what running jobs may "
+                                                           f"use, it needs {wants[over_time] / 60:g}"))
 
 
 def with_time(job: Job, used: Used, lasts_s: float | None) -> Counter[str]:
@@ -224,6 +225,17 @@ def with_time(job: Job, used: Used, lasts_s: float | None) -> Counter[str]:
     if lasts_s is not None:
         found.update({f"{name}{_OVER_TIME}": amount * lasts_s for name, amount in tuple(found.items())})
     return found
+
+
+def _counted(name: str) -> str:
+    """Return the name by which a resource is counted: the scheduler takes a model for the same in any case."""
+    return name.lower() if is_gpu(name) else name
+
+
+def _told(amounts: Amounts, name: str) -> float | None:
+    """Return an amount by name, of several spellings together; None when it is not among them."""
+    found = [value for known, value in amounts if _counted(known) == _counted(name)]
+    return sum(found) if found else None
 
 
 def _uncounted(name: str, wants: Used) -> bool:
@@ -269,7 +281,7 @@ def _beyond(holder: str, ceilings: Ceilings, wants: Used, limit_s: float | None,
     for name, least in ceilings.least:
         if _uncounted(name, wants):
             yield _unknown(holder, name)
-        elif wants.get(name, 0.0) < least:
+        elif wants.get(_counted(name), 0.0) < least:
             yield Breach(f"the limit of {holder} is at least {least:g} {_NAMES.get(name, name)} a job")
 
 

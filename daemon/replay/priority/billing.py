@@ -49,6 +49,11 @@ def billed(weights: Weights, held: Held, flags: frozenset[str] = frozenset()) ->
     return np.sum([nothing, *gpus, *others], axis=0)
 
 
+def gpus_of(model: str) -> str:
+    """Return the name of GPUs of a model; however that is written, it is the same."""
+    return f"gpu:{model.lower()}"
+
+
 def is_gpu(name: str) -> bool:
     """Tell whether a resource is GPUs, of a model or of any."""
     return name.partition(":")[0] == "gpu"

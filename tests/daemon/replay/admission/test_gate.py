@@ -222,6 +222,33 @@ def test_limits_count_what_runs_and_what_is_started(running, job, reason):
     assert reason is not None or not isinstance(found, Hold)
 
 
+@pytest.mark.parametrize("name", ["gpu:a100", "gpu:A100"])
+@pytest.mark.parametrize(("kind", "running", "job", "reason"), [
+    ("group", 5, asks(2), "in all: 5 in use, it needs 2"), ("group", 4, asks(2), None),
+    ("group", 0, asks(8, 2, 4), "in all: 0 in use, it needs 8"), ("job", 0, asks(8, 2, 4), "a job, it asks for 8"),
+    ("least", 0, asks(4, gpu_model="A100"), "at least 6"), ("least", 0, asks(6, gpu_model="A100"), None)])
+def test_a_limit_on_gpus_of_a_model_counts_them_however_limit_and_nodes_write_it(name, kind, running, job, reason):
+    """Slurm compares names of resources regardless of case."""
+    jobs = [runs("9", "b", running)] if running else []
+    judge = gate([node("a", gpu_model="A100"), node("b", gpu_model="a100", gpus_allocated=running,
+                                                    gpu_indexes_allocated=None)],
+                 *jobs, qos=(Qos("normal", Ceilings(**{kind: ((name, 6.0),)})),))
+    found = judge.admit(job, None)
+    assert isinstance(found, Hold) == (reason is not None)
+    assert reason is None or (reason in found.reason and f"6 {name}" in found.reason)
+
+
+@pytest.mark.parametrize(("most", "why"), [(6000.0, "all of it is used"), (12_000.0, "0 are left beside")])
+def test_what_is_used_of_a_limit_on_gpus_of_a_model_is_counted_however_it_is_written(most, why):
+    usage = CountedUsage(NOW - 30, qos="normal", used=(("gpu:a100 seconds used", 6000.0),),
+                         promised=(("gpu:a100 seconds", 6000.0),))
+    judge = gate([node("a", gpu_model="A100")], site=replace(SITE, enforced=("safe",)), usage=(usage,),
+                 qos=(Qos("normal", Ceilings(group=(("gpu:A100 seconds used", most),))),))
+    found = judge.admit(asks(1), None)
+    assert isinstance(found, Hold)
+    assert found.reason.startswith(f"the limit of QOS normal is {most / 60:g} gpu:A100 seconds used so far: {why}")
+
+
 @pytest.mark.parametrize(("least", "model", "bars"), [(8.0, "h100", False), (16.0, "h100", True), (1.0, "a100", True)])
 def test_a_least_number_of_gpus_of_a_type_is_of_those_that_a_job_asks_for(least, model, bars):
     """Slurm compares it with what is requested, before the job has a place."""
@@ -492,5 +519,13 @@ def test_a_limit_on_billing_counts_gpus_however_their_nodes_write_the_model():
     partition = Partition("p", ("a",), billing_weights=(("gpu:a100", 3.0),))
     found = gate([node("a", gpu_model="A100")], partitions=(partition,),
                  qos=(Qos("normal", Ceilings(group=(("billing", 10.0),))),)).admit(asks(4), None)
+    assert isinstance(found, Hold)
+    assert found.reason == "the limit of QOS normal is 10 billing in all: 0 in use, it needs 12"
+
+
+def test_a_limit_on_billing_counts_all_gpus_of_a_job_on_nodes_that_write_the_model_differently():
+    partition = Partition("p", ("a", "b"), billing_weights=(("gpu:a100", 1.0),))
+    found = gate([node("a", gpu_model="A100"), node("b", gpu_model="a100")], partitions=(partition,),
+                 qos=(Qos("normal", Ceilings(group=(("billing", 10.0),))),)).admit(asks(12, 2, 6), None)
     assert isinstance(found, Hold)
     assert found.reason == "the limit of QOS normal is 10 billing in all: 0 in use, it needs 12"
