@@ -64,6 +64,8 @@ class Cluster:
     islands: Mapping[str, Islands] = field(default_factory=dict)
     """How nodes are divided, by name; a node that is missing is one island with its GPUs numbered from 0. An index that
     is on none is not there."""
+    mixed: frozenset[int] = frozenset()
+    """Rows of nodes that are known to have GPUs of several types; ``model`` is the first of them."""
     scheduling: Scheduling = Scheduling()
     """How the site's own scheduler orders and backfills, for the policies that do as it does."""
 
@@ -157,6 +159,7 @@ class Cluster:
             features=tuple(frozenset(node.features) for node in nodes),
             partitions=_members(nodes, partitions),
             islands={node.name: node.islands for node in nodes if len(node.islands) > 1},
+            mixed=frozenset(row for row, node in enumerate(nodes) if node.gpu_models),
         )
 
 

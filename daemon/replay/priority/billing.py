@@ -88,7 +88,9 @@ class Bill:
         """Return what jobs are charged, times a factor."""
         asked = charged_of_jobs(cluster, workload, claims)
         charges = {name for weights in cluster.scheduling.billing.values() for name in weights}
-        held, models = _held(cluster, workload, claims), np.array([f"gpu:{model.lower()}" for model in cluster.model])
+        # Which of several types a node gave is not known.
+        held, models = _held(cluster, workload, claims), np.array([
+            "" if row in cluster.mixed else gpus_of(model) for row, model in enumerate(cluster.model)])
         given = []
         for name in sorted(charges & set(models.tolist())):
             there = {**held, name: np.where(workload.model < 0, held["gpu"], held.get(name, 0.0))}

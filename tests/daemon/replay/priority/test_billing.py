@@ -100,6 +100,19 @@ def test_gpus_that_were_asked_for_by_no_model_are_charged_as_those_that_were_giv
     assert Bill.of(cluster, workload, claims, 0.5).where_held(arrays, rows[:1]).tolist() == [3.5]
 
 
+def test_gpus_of_a_node_with_several_types_are_charged_by_weights_of_all_gpus_only():
+    nodes = [Node("n0", ("p",), 8, "a100", cpus=8, gpu_models=("a100", "v100")), Node("n1", ("p",), 8, "a100", cpus=8)]
+    weights = (("cpu", 1.0), ("gpu", 0.5), ("gpu:a100", 3.0), ("gpu:v100", 1.0))
+    cluster = replace(Cluster.from_records(nodes), scheduling=scheduling(
+        partitions=(Partition("p", ("n0", "n1"), billing_weights=weights),)))
+    workload = Workload.of(np.arange(2.0), [9.0] * 2, [2, 2], cpus=[1] * 2, partition=["p"] * 2)
+    jobs = np.zeros(2, JOB)
+    jobs["held"], jobs["nodes_held"] = [0, 1], 1
+    arrays = SimpleNamespace(jobs=jobs, held=np.array([(0, 2), (1, 2)], SHARE))
+    claims = Claims(workload.submit, np.zeros(2), np.ones(2), np.ones(2), *[np.zeros(2)] * 4)
+    assert Bill.of(cluster, workload, claims, 1.0).where_held(arrays, np.arange(2)).tolist() == [2.0, 8.0]
+
+
 def test_recorded_runs_are_charged_as_jobs_are():
     runs = [Charge("lab", "ann", "", 3, 0.0, 10.0, "all", 1, 2, "", 4000 * MIB),
             Charge("lab", "ann", "", 3, 0.0, 10.0, "fast", 1, 2, "a100", 4000 * MIB),
