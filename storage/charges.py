@@ -23,7 +23,7 @@ class Charge(NamedTuple):
     nodes: int = 0
     gpus: int = 0
     gpu_model: str = ""
-    """That the job requested, else that of all its nodes; '' for any where they have several or it is not known."""
+    """That the job requested, else that of all its nodes in lower case; '' where they have several or none is known."""
     memory_bytes: int = 0
 
 
@@ -51,7 +51,8 @@ def charges(connection: Connection, since_s: float, until_s: float) -> list[Char
 
 
 def _models() -> Subquery:
-    """Return the model of each node that has only ever had one."""
+    """Return the model of each node that has only ever had one, in lower case: all ways to write one are one."""
     nodes = schema.node_changes.c
-    return select(nodes.name, func.min(nodes.gpu_model).label("model")).where(nodes.gpu_model != "").group_by(
-        nodes.name).having(func.min(nodes.gpu_model) == func.max(nodes.gpu_model)).subquery()
+    model = func.lower(nodes.gpu_model)
+    return select(nodes.name, func.min(model).label("model")).where(nodes.gpu_model != "").group_by(
+        nodes.name).having(func.min(model) == func.max(model)).subquery()

@@ -32,3 +32,12 @@ def test_gpus_that_were_asked_for_by_no_model_are_of_the_one_of_all_nodes_that_t
         Allocation(name, 2, None, 4) for name in names)) for number, names in held.items()])
     found = {one.user: (one.gpus, one.gpu_model) for one in history.charges(0.0, 1e9)}
     assert found == {"1": (2, "a100"), "2": (4, "a100"), "3": (4, ""), "4": (4, "")}
+
+
+def test_a_model_is_one_however_nodes_write_it_or_have_written_it(history, make):
+    for time_s, models in ((50.0, ("A100", "a100", "H100")), (60.0, ("A100", "A100", "a100"))):
+        history.record_snapshot(SchedulerSnapshot(time_s, tuple(
+            make.node(name, gpu_model=model) for name, model in zip("abc", models, strict=True))))
+    history.record_finished([replace(make.ended(110.0, 200.0), job_id=number, user=number, allocations=tuple(
+        Allocation(name, 2, None, 4) for name in names)) for number, names in (("1", "ab"), ("2", "b"), ("3", "c"))])
+    assert {one.user: one.gpu_model for one in history.charges(0.0, 1e9)} == {"1": "a100", "2": "a100", "3": ""}
