@@ -132,7 +132,7 @@ def charged_of_runs(scheduling: Scheduling, runs: Sequence[Charge]) -> Floats:
     gpus, models = _column(run.gpus for run in runs), [run.gpu_model.lower() for run in runs]
     held = {"cpu": _column(run.cpus for run in runs), "mem": _column(run.memory_bytes for run in runs),
             "node": _column(run.nodes for run in runs), "gpu": gpus,
-            **{f"gpu:{model}": gpus * np.array([model == other for other in models], bool)
+            **{gpus_of(model): gpus * np.array([model == other for other in models], bool)
                for model in set(models) if model}}
     numbers: dict[str, int] = {}
     code = np.array([numbers.setdefault(run.partition, len(numbers)) for run in runs], np.int64)
@@ -170,9 +170,10 @@ def requested_and_available(cluster: Cluster, workload: Workload, claims: Claims
 
 def _requested(workload: Workload, claims: Claims) -> dict[str, Floats]:
     gpus = workload.gpus.astype(np.float64)
-    return {"cpu": claims.cpus, "mem": workload.memory.astype(np.float64), "gpu": gpus, "node": claims.nodes,
-            **{f"gpu:{model.lower()}": gpus * (workload.model == code)
-               for code, model in enumerate(workload.model_names)}}
+    held = {"cpu": claims.cpus, "mem": workload.memory.astype(np.float64), "gpu": gpus, "node": claims.nodes}
+    for code, model in enumerate(workload.model_names):
+        held[gpus_of(model)] = held.get(gpus_of(model), 0.0) + gpus * (workload.model == code)
+    return held
 
 
 def _there(cluster: Cluster, workload: Workload) -> dict[str, Floats]:
@@ -185,8 +186,7 @@ def _there(cluster: Cluster, workload: Workload) -> dict[str, Floats]:
 
     return {"cpu": total(cluster.cpus), "mem": total(cluster.memory), "gpu": total(cluster.gpus),
             "node": np.array([float(mask.sum()) for mask in members]),
-            **{f"gpu:{model.lower()}": total(cluster.gpus * (models == model.lower()))
-               for model in workload.model_names}}
+            **{gpus_of(model): total(cluster.gpus * (models == model.lower())) for model in workload.model_names}}
 
 
 def _by_partition(scheduling: Scheduling, names: Sequence[str], code: NDArray[np.integer], held: Held) -> Floats:

@@ -148,6 +148,19 @@ def test_gpus_of_a_model_are_weighed_by_how_many_the_partition_has_of_it():
     assert resource_sum(settings, claims).tolist() == [50.0, 0.0, 0.0]
 
 
+def test_jobs_that_ask_for_a_model_in_different_spellings_are_charged_and_weighed_alike():
+    cluster = Cluster.from_records([Node("n0", ("p",), 8, "a100", cpus=8)])
+    partitions = (Partition("p", ("n0",), billing_weights=(("cpu", 1.0), ("gpu:a100", 3.0))),)
+    cluster = replace(cluster, scheduling=scheduling(partitions=partitions))
+    workload = Workload.of(np.arange(3.0), [9.0] * 3, [2, 2, 2], cpus=[1] * 3, partition=["p"] * 3,
+                           model=["A100", "a100", ""])
+    claims = Claims(workload.submit, *[np.ones(3)] * 7)
+    assert charged_of_jobs(cluster, workload, claims).tolist() == [7.0, 7.0, 1.0]
+    claims = replace(claims, resources=requested_and_available(cluster, workload, claims))
+    settings = PrioritySettings(resources={"gres/gpu:a100": 100.0})
+    assert resource_sum(settings, claims).tolist() == [25.0, 25.0, 0.0]
+
+
 def test_what_is_there_for_a_job_of_several_partitions_are_the_nodes_of_any_of_them():
     nodes = [Node(name, partitions, 4) for name, partitions in (("n0", ("p", "q")), ("n1", ("q",)), ("n2", ("r",)))]
     workload = Workload.of(np.arange(5.0), [9.0] * 5, [2] * 5, partition=["p", "p,q", "p,gone", "q,r", "gone"])
