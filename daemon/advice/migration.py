@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
 import numpy as np
@@ -111,33 +111,38 @@ class MigrationPlanner:
 
         A job of several nodes gets them within one place of the lowest level where moves can do that: an NVLink
         domain, a switch, one above it; else wherever they are. One that must stay within so many places of the closest
-        level gets no others.
+        level gets no others. One of several partitions gets them all in one, where that is cheapest.
         """
+        ways = [replace(wanted, partitions=(name,)) for name in dict.fromkeys(wanted.partitions)]
+        found = [(*reached, way) for way in ways if (reached := self._reached(way, most, limit_s)) is not None]
+        if not found or any(not plan.moves for plan, _, _ in found):
+            return None
+        _, place, way = min(found, key=lambda reached: _cost(reached[0]))
+        return self._planned(way, place, most)
+
+    def _reached(self, wanted: Need, most: int, limit_s: float | None) -> tuple[MigrationPlan, Masks] | None:
+        """Return a plan within a partition and the nodes it is made on; no moves in it where the job has room."""
         usable = self.allowed(wanted) & self.unkept(limit_s)
         anywhere = self._tried(wanted, usable, most)
         if anywhere is None or not (anywhere.moves or wanted.switches):
-            return None
-        together = self._together(wanted, usable)
-        if any(self._tried(wanted, closest_nodes, 0) for closest_nodes in together):
-            return None
-        place = self._closest(wanted, usable, most)
-        if wanted.switches and not self._suits(self._tried(wanted, place, most), wanted):
-            return None
-        return self._planned(wanted, place, most)
+            return anywhere and (anywhere, usable)
+        for closest_nodes in self._together(wanted, usable):
+            if (at_once := self._tried(wanted, closest_nodes, 0)) is not None:
+                return at_once, closest_nodes
+        plan, place = self._closest(wanted, usable, most) or (anywhere, usable)
+        return (plan, place) if not wanted.switches or self._suits(plan, wanted) else None
 
-    def _suits(self, plan: MigrationPlan | None, wanted: Need) -> bool:
-        """Tell whether a plan moves something, and keeps a job within as many places as it may have."""
-        if plan is None or not plan.moves:
-            return False
+    def _suits(self, plan: MigrationPlan, wanted: Need) -> bool:
+        """Tell whether a plan keeps a job within as many places as it may have."""
         return len({self._levels[0][self.row[name]] for name in plan.placement.nodes}) <= wanted.switches
 
-    def _closest(self, wanted: Need, usable: Masks, most: int) -> Masks:
-        """Return the nodes of the lowest place in which moves make room, at the least cost among those of its level."""
+    def _closest(self, wanted: Need, usable: Masks, most: int) -> tuple[MigrationPlan, Masks] | None:
+        """Return the plan in the lowest place in which moves make room, the cheapest of its level, and its nodes."""
         for places in self._places(wanted, usable):
             inside = [(plan, place) for place in places if (plan := self._tried(wanted, place, most)) is not None]
             if inside:
-                return min(inside, key=lambda pair: _cost(pair[0]))[1]
-        return usable
+                return min(inside, key=lambda pair: _cost(pair[0]))
+        return None
 
     def _together(self, wanted: Need, usable: Masks) -> list[Masks]:
         """Return the usable nodes of as many closest places as a job may have, where several, the roomiest first."""
@@ -173,6 +178,8 @@ class MigrationPlanner:
         closed = np.zeros(len(self.nodes), bool)
         nodes, moves = list[int](), list[tuple[MovableJob, str]]()
         parts = self._parts(wanted)
+        if not parts:
+            return None
         needed = usable if np.count_nonzero(usable) == len(parts) else closed  # all of them: nobody moves to one
         for gpus in parts:
             cleared = self._cleared(wanted, gpus, usable & ~closed, closed | needed, most - len(moves))

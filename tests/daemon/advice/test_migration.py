@@ -376,6 +376,21 @@ def test_a_partition_that_is_down_gets_no_job_and_no_move():
     assert planned(world([8, 8], *jobs, partitions=(down,)), waits(8, 1, 8)) is None
 
 
+IN_B, IN_D = ({"1": "n4"}, "n1:8,n3:8"), ({"4": "n7"}, "n6:8,n5:8")
+
+
+@pytest.mark.parametrize(("named", "plan"), [
+    ("a", None), ("b", IN_B), ("a,b", IN_B), ("b,a,b", IN_B), ("none,b", IN_B), ("b,down", IN_B), ("d", IN_D),
+    ("d,b", IN_B), ("d,down", IN_D), ("roomy", None), ("d,roomy", None), ("roomy,d", None)])
+def test_room_for_a_job_of_several_partitions_is_made_in_one_of_them(named, plan):
+    names = ("a", "b", "a", "b", "b", "d", "d", "d", "down", "down", "roomy", "roomy")
+    jobs = (stays("2", ("n2", 4)), runs("1", ("n3", 2), partition="b"), stays("3", ("n4", 5)),
+            runs("4", ("n5", 3), partition="d"), stays("5", ("n7", 4)))
+    down = Partition("down", ("n8", "n9"), up=False)
+    snapshot = world([{"partitions": (name,)} for name in names], *jobs, partitions=(down,))
+    assert planned(snapshot, waits(16, 2, 8, partition=named)) == plan
+
+
 def test_room_that_was_made_is_taken_for_the_next():
     jobs = runs("a", ("n0", 2)), runs("b", ("n1", 2)), runs("c", ("n2", 4))
     ground = MigrationPlanner(world([8, 8, 8], *jobs), NOW)
