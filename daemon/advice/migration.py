@@ -178,11 +178,13 @@ class MigrationPlanner:
         closed = np.zeros(len(self.nodes), bool)
         nodes, moves = list[int](), list[tuple[MovableJob, str]]()
         parts = self._parts(wanted)
-        if not parts:
+        if not (parts and self.has_indispensable(usable, wanted)):
             return None
-        needed = usable if np.count_nonzero(usable) == len(parts) else closed  # all of them: nobody moves to one
-        for gpus in parts:
-            cleared = self._cleared(wanted, gpus, usable & ~closed, closed | needed, most - len(moves))
+        named = [self.row[name] for name in wanted.indispensable]
+        needed = usable if np.count_nonzero(usable) == len(parts) else self._only(named)  # nobody moves to one
+        for number, gpus in enumerate(parts):
+            open_nodes = self._only(named[number:number + 1]) if number < len(named) else usable & ~closed
+            cleared = self._cleared(wanted, gpus, open_nodes, closed | needed, most - len(moves))
             if cleared is None:
                 return None
             node, made = cleared
@@ -193,6 +195,9 @@ class MigrationPlanner:
             closed[node] = True
             nodes.append(node)
         return MigrationPlan(Placement(tuple(self.nodes[node].name for node in nodes), tuple(parts)), tuple(moves))
+
+    def _only(self, rows: Sequence[int]) -> Masks:
+        return np.isin(np.arange(len(self.nodes)), rows)
 
     def _parts(self, wanted: Need) -> list[int]:
         """Return the GPUs on each node, the most first, as the replay splits a job; nothing when it cannot fit."""
@@ -317,6 +322,10 @@ class MigrationPlanner:
             self._allowed[key] = np.array([not partitions.isdisjoint(node.partitions) and satisfies(node, wanted)
                                            and not (wanted.model and node.gpu_models) for node in self.nodes], bool)
         return self._allowed[key]
+
+    def has_indispensable(self, nodes: Masks, wanted: Need) -> bool:
+        """Tell whether all nodes that a job cannot do without are among some."""
+        return all(name in self.row and nodes[self.row[name]] for name in wanted.indispensable)
 
     def _carry_out(self, made: Iterable[tuple[MovableJob, int]]) -> None:
         for movable, home in made:

@@ -376,6 +376,23 @@ def test_a_partition_that_is_down_gets_no_job_and_no_move():
     assert planned(world([8, 8], *jobs, partitions=(down,)), waits(8, 1, 8)) is None
 
 
+@pytest.mark.parametrize(("named", "plan"), [
+    (("n0",), None), (("n9",), None), (("n3",), ({"1": "n2"}, "n3:8,n1:8")), (("n1",), ({"1": "n2"}, "n1:8,n3:8")),
+    (("n3", "n1"), ({"1": "n2"}, "n3:8,n1:8")), (("n3", "n0"), None), (("n5",), None), (("n3", "n5"), None),
+    (("n1", "n2"), ({"1": "n4", "2": "n4"}, "n1:8,n2:8")), (("n2",), ({"2": "n1"}, "n2:8,n3:8")),
+    (("n0", "n3", "n5"), None)])
+def test_room_is_made_on_the_nodes_that_a_job_names_and_cannot_do_without(named, plan):
+    jobs = stays("3", ("n0", 8)), runs("1", ("n1", 2)), runs("2", ("n2", 5)), stays("4", ("n4", 1))
+    away = {"partitions": ("other",)}
+    assert planned(world([8, 8, 8, 8, 8, away], *jobs), waits(16, 2, 8, required_nodes=named)) == plan
+
+
+def test_nobody_is_moved_for_a_job_whose_named_node_and_another_are_free():
+    jobs = runs("1", ("n0", 2)), stays("2", ("n1", 5))
+    assert planned(world([8, 8, 8, 8], *jobs), waits(16, 2, 8, required_nodes=("n2",))) is None
+    assert planned(world([8, 8, 8, 8], *jobs), waits(16, 2, 8, required_nodes=("n0",))) == ({"1": "n1"}, "n0:8,n2:8")
+
+
 IN_B, IN_D = ({"1": "n4"}, "n1:8,n3:8"), ({"4": "n7"}, "n6:8,n5:8")
 
 
