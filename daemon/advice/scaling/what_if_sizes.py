@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....storage.eligibility import eligible
 from ....storage.recommendations import Recommendation
@@ -114,8 +115,14 @@ class SpareCapacity:
                 row = self._planner.row[node]
                 free[row] = np.minimum(free[row] + amounts, PLENTY)
         each = (wanted.gpus, max(1, wanted.cpus), max(1, wanted.memory_bytes))
-        sets = (free[usable] // each).min(axis=1, initial=wanted.sets)
-        return int(sets.sum() if wanted.splits else (sets > 0).sum()) >= wanted.sets
+        sets = np.where(usable, (free // each).min(axis=1, initial=wanted.sets), 0)
+        ways = (replace(wanted, partitions=(name,)) for name in dict.fromkeys(wanted.partitions))
+        return any(self._enough(np.where(self._planner.allowed(way), sets, 0), way) for way in ways)
+
+    def _enough(self, sets: NDArray[np.int64], wanted: Need) -> bool:
+        """Tell whether a job has room on the nodes of one partition, by how many of its task sets fit each."""
+        fit = int(sets.sum() if wanted.splits else (sets > 0).sum())
+        return fit >= wanted.sets and self._planner.has_indispensable(sets > 0, wanted)
 
 
 def nodes_left(nodes: int) -> int:

@@ -142,6 +142,44 @@ def test_who_would_have_room_is_named():
     assert "would make room for 2, 5" in row.reason
 
 
+@pytest.mark.parametrize(("free", "named", "helped"), [
+    ((0, 4), "x,y", ()), ((0, 4), "x", ()), ((0, 8), "x,y", ()), ((4, 0), "y", ()), ((4, 0), "y,x", ("2",)),
+    ((4, 8), "y,x", ()), ((4, 4), "x,gone", ("2",))])
+@pytest.mark.parametrize("splits", [True, False])
+def test_a_waiting_job_of_several_partitions_is_helped_where_one_of_them_has_room_by_then(free, named, helped, splits):
+    """The running job holds 8 GPUs of n1, on which as many are free as are told, and gives up 4."""
+    nodes = [replace(node("n1", free[0], 16), partitions=("x",), cpus=128, memory_bytes=1024),
+             replace(node("n2", free[1]), partitions=("y",))]
+    job, request = running("1", 8), Request(8, 1, None if splits else 8, 8, 64)
+    waiting = replace(pending("2", 8), partition=named, request=request)
+    assert site(nodes, job, waiting).helped(job) == helped
+
+
+def test_a_job_of_two_nodes_is_not_helped_by_nodes_of_two_partitions():
+    nodes = [replace(node("n1", 0), partitions=("x",)), replace(node("n2", 4), partitions=("y",))]
+    job, waiting = running("1", 8), replace(pending("2", 8, 2), partition="x,y")
+    assert site(nodes, job, waiting).helped(job) == ()
+    both = [replace(one, partitions=("x", "y")) for one in nodes]
+    assert site(both, job, waiting).helped(job) == ("2",)
+
+
+@pytest.mark.parametrize(("named", "helped"), [
+    ((), ("2",)), (("n1",), ("2",)), (("n2",), ("2",)), (("full",), ()), (("gone",), ()), (("n1", "n2"), ("2",))])
+def test_a_waiting_job_is_not_helped_where_a_node_that_it_cannot_do_without_has_no_room(named, helped):
+    nodes = [node("n1", 0), node("n2", 4), node("full", 0)]
+    job, waiting = running("1", 8), pending("2", 8, 2)
+    waiting = replace(waiting, request=replace(waiting.request, required_nodes=named))
+    assert site(nodes, job, waiting).helped(job) == helped
+
+
+def test_a_job_that_lacks_room_on_a_node_that_it_cannot_do_without_is_helped_by_that_one():
+    nodes = [node("n1", 0), node("n2", 4), node("n3", 4)]
+    job, waiting = running("1", 8), pending("2", 8, 2)
+    assert site(nodes, job, waiting).helped(job) == ()  # it has room
+    waiting = replace(waiting, request=replace(waiting.request, required_nodes=("n1",)))
+    assert site(nodes, job, waiting).helped(job) == ("2",)
+
+
 def test_gpus_without_cpus_beside_them_help_nobody():
     job = running(gpus=8)
     assert weighed(job, site([node("n1", 0)], job, pending("2", 4, cpus=16))).fewer.helps == ()
