@@ -14,6 +14,7 @@ from ...storage.recommendations import Placement
 from ...storage.records import Job, SchedulerSnapshot
 from ..amounts import counted
 from ..waste.stranded import FreeNodes, Need, need
+from .node_sharing import NodeSharing, lone_users
 from .topology_cost import FreeIndexes, TopologyCost
 
 Counts = NDArray[np.int64]
@@ -33,6 +34,9 @@ class Diagnosis:
     def __init__(self, snapshot: SchedulerSnapshot, now_s: float) -> None:
         self._free = FreeNodes(snapshot.nodes)
         self._now_s = now_s
+        self._owners = self._free.owners | lone_users(snapshot.jobs)
+        self._sharing = NodeSharing(self._free.index, snapshot.jobs, self._owners)
+        self._partitions = {node.name: node.partitions for node in snapshot.nodes}
         self._sizes = {node.name: node.gpus for node in snapshot.nodes}
         self._rooms: dict[Need, str] = {}
         self.topology_cost = TopologyCost(snapshot.nodes)
@@ -42,7 +46,7 @@ class Diagnosis:
         """Return what keeps a pending job from starting now."""
         if not eligible(job, self._now_s):
             return f"not eligible yet: the scheduler says {named_reason(job) or 'its begin time has not come'}"
-        wanted = need(job, self._free.owners)
+        wanted = need(job, self._owners)
         if wanted is None:
             return "asks for no GPU; its CPUs or memory are not free, or others come first"
         if wanted not in self._rooms:
@@ -75,19 +79,19 @@ class Diagnosis:
             return ""
         if domains == 1:
             return f" of NVLink domain {self.topology_cost.domain_of(placement.nodes[0])}"
-        room = Counter(map(self.topology_cost.domain_of, self.nodes_with_room(job, max(placement.gpus), taken)))
+        room = Counter(map(self.topology_cost.domain_of, self.nodes_with_room(job, placement, taken)))
         enough = any(number >= count for domain, number in room.items() if domain)
         lost = "one alone has room, and is left whole" if enough else "none has room for all of it"
         return f" of {domains} NVLink domains: {lost}"
 
-    def nodes_with_room(self, job: Job, gpus: int, taken: Mapping[str, int]) -> list[str]:
-        """Return nodes that have room for the job's GPUs on one node once some are taken, by the GPUs free now."""
-        wanted = need(job, self._free.owners)
+    def nodes_with_room(self, job: Job, placement: Placement, taken: Mapping[str, int]) -> list[str]:
+        """Return nodes that have room for what a placement has of one node once some is taken, by the GPUs free now."""
+        wanted, gpus = need(job, self._owners), max(placement.gpus)
         if wanted is None:
             return []
         by_gpus, by_cpus, by_memory = self._free.room(wanted)
         sets = -(-gpus // wanted.gpus)
-        fits = self._free.allowed(wanted) & (by_gpus >= sets) & (by_cpus >= sets) & (by_memory >= sets)
+        fits = self._in_place_of(placement, wanted) & (by_gpus >= sets) & (by_cpus >= sets) & (by_memory >= sets)
         positions = np.flatnonzero(fits)
         best_first = positions[np.argsort(self._free.gpus[positions], kind="stable")]
         names = [self._free.nodes[position].name for position in best_first]
@@ -98,12 +102,12 @@ class Diagnosis:
         (indexes,) = self.indexes.hand_out([placement])
         return self.topology_cost.cost(placement, indexes)
 
-    def left_over(self, job: Job, gpus: int) -> Placement | None:
-        """Return so many of the GPUs that a job may use, of the nodes with least free first, however few each has."""
-        wanted = need(job, self._free.owners)
+    def left_over(self, job: Job, placement: Placement) -> Placement | None:
+        """Return as many GPUs as a placement has, of the nodes with least free first, however few each has."""
+        wanted, gpus = need(job, self._owners), sum(placement.gpus)
         if wanted is None or gpus < 1:
             return None
-        here = self._free.allowed(wanted)
+        here = self._in_place_of(placement, wanted)
         by_gpus, by_cpus, by_memory = self._free.room(replace(
             wanted, gpus=1, cpus=-(-wanted.cpus // wanted.gpus), memory_bytes=-(-wanted.memory_bytes // wanted.gpus)))
         room = np.where(here, np.minimum(np.minimum(by_gpus, by_cpus), by_memory), 0)
@@ -115,6 +119,14 @@ class Diagnosis:
                 parts.append(part)
                 left -= part
         return None if left else Placement(tuple(nodes), tuple(parts))
+
+    def _in_place_of(self, placement: Placement, wanted: Need) -> Mask:
+        """Return the nodes that a job may use and share, of the partition of a placement: it runs in one."""
+        open_nodes = self._free.allowed(wanted) & self._sharing.open_to(wanted)
+        for name in wanted.partitions:
+            if all(name in self._partitions.get(node, ()) for node in placement.nodes):
+                return open_nodes & self._free.in_partition(name)
+        return open_nodes
 
     def _binding(self, wanted: Need) -> str:
         """Return what binds first in each partition, since a job runs in one of them; '' when it has room now."""

@@ -101,7 +101,7 @@ class PolicyAdvice:
 
     def _alternatives(self, job: Job, placement: Placement, taken: Mapping[str, int]) -> Iterator[Alternative]:
         """Yield other placements that have room, what they cost in communication, and why they are named."""
-        names = self._diagnosis.nodes_with_room(job, max(placement.gpus), taken)
+        names = self._diagnosis.nodes_with_room(job, placement, taken)
         others = self._other_nodes(job, placement, names, taken) if len(placement.nodes) == 1 else \
             self._other_groups(placement, names)
         for other, reason in others:
@@ -109,8 +109,8 @@ class PolicyAdvice:
 
     def _scattered(self, job: Job, placement: Placement, applications: Mapping[str, str]) -> Iterator[Alternative]:
         """Yield the GPUs that are left over here and there, where it is known what closeness is worth to the job."""
-        application, gpus = application_of(job.name, applications), sum(placement.gpus)
-        other = self._diagnosis.left_over(job, gpus) if application and gpus > 1 else None
+        application = application_of(job.name, applications)
+        other = self._diagnosis.left_over(job, placement) if application and sum(placement.gpus) > 1 else None
         if other is not None and len(other.nodes) > len(placement.nodes):
             yield Alternative(other, f"scattered over what is left over; its speed by {SOURCE} for {application}",
                               self._diagnosis.cost_now(other), relative_speed(application, other, placement))

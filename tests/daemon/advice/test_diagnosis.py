@@ -3,8 +3,9 @@
 import pytest
 
 from idlewatt.daemon.advice.diagnosis import Diagnosis
+from idlewatt.storage.details import Details
 from idlewatt.storage.recommendations import Placement
-from idlewatt.storage.records import Job, JobState, Node, NodeState, Request, SchedulerSnapshot
+from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request, SchedulerSnapshot
 from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_800_000_000.0
@@ -20,8 +21,13 @@ def job(request: Request, **more) -> Job:
                   "request": request} | more)
 
 
-def diagnosis(*nodes: Node) -> Diagnosis:
-    return Diagnosis(SchedulerSnapshot(NOW, nodes), NOW)
+def diagnosis(*nodes: Node, jobs: tuple[Job, ...] = ()) -> Diagnosis:
+    return Diagnosis(SchedulerSnapshot(NOW, nodes, jobs=jobs), NOW)
+
+
+def runs(user: str, name: str, gpus: int, *, alone: bool = False) -> Job:
+    return job(Request(gpus, details=Details(exclusive_user=alone)), job_id=f"of {user}", user=user,
+               state=JobState.RUNNING, allocations=(Allocation(name, gpus),))
 
 
 @pytest.mark.parametrize(("nodes", "request_", "reason"), [
@@ -54,7 +60,7 @@ def test_the_first_constraint_that_binds_is_named_with_its_figures(nodes, reques
     ("zoe", "there is room now, but jobs that come first take it or would be delayed", ["a"])])
 def test_a_node_that_serves_one_user_has_no_room_for_others(user, reason, room):
     found, wish = diagnosis(node("a", 8, owner="zoe")), job(Request(1), user=user)
-    assert (found.why_wait(wish), found.nodes_with_room(wish, 1, {})) == (reason, room)
+    assert (found.why_wait(wish), found.nodes_with_room(wish, Placement(("a",), (1,)), {})) == (reason, room)
 
 
 def test_free_gpus_of_another_partition_do_not_count():
@@ -136,9 +142,9 @@ def test_a_node_that_has_gone_meanwhile_is_no_error():
 
 def test_nodes_with_room_come_with_the_least_left_first():
     found = diagnosis(node("a", 8), node("b", 2), node("c", 4), node("d", 1))
-    assert found.nodes_with_room(job(Request(2)), 2, {}) == ["b", "c", "a"]
-    assert found.nodes_with_room(job(Request(0)), 0, {}) == []
-    assert found.nodes_with_room(job(Request(2)), 2, {"c": 3, "a": 6}) == ["b", "a"]
+    assert found.nodes_with_room(job(Request(2)), Placement(("b",), (2,)), {}) == ["b", "c", "a"]
+    assert found.nodes_with_room(job(Request(0)), Placement(("b",), (0,)), {}) == []
+    assert found.nodes_with_room(job(Request(2)), Placement(("b",), (2,)), {"c": 3, "a": 6}) == ["b", "a"]
 
 
 @pytest.mark.parametrize("each", [2, None])
@@ -148,7 +154,8 @@ def test_a_node_with_room_has_the_cpus_and_the_memory_too(each):
 
     found = diagnosis(left("exactly", 3, 8, 40), left("more", 4, 64, 100), left("few CPUs", 2, 7, 40),
                       left("little memory", 2, 8, 39))
-    assert found.nodes_with_room(job(Request(2, 1, each, cpus=8, memory_bytes=40)), 2, {}) == ["exactly", "more"]
+    wish, there = job(Request(2, 1, each, cpus=8, memory_bytes=40)), Placement(("more",), (2,))
+    assert found.nodes_with_room(wish, there, {}) == ["exactly", "more"]
 
 
 @pytest.mark.parametrize(("request_", "gpus", "where"), [
@@ -158,5 +165,31 @@ def test_a_node_with_room_has_the_cpus_and_the_memory_too(each):
 def test_what_is_left_over_is_taken_from_the_nodes_with_least(request_, gpus, where):
     nodes = (node("a", 3, memory_bytes=9 * 2**30, memory_allocated_bytes=6 * 2**30), node("b", 1, cpus_allocated=50),
              node("c", 8), node("d", 8, partitions=("other",)))
-    found = diagnosis(*nodes).left_over(job(request_), gpus)
+    found = diagnosis(*nodes).left_over(job(request_), Placement(("d",), (gpus,)))
     assert (found and str(found)) == where
+
+
+@pytest.mark.parametrize(("partition", "there", "names", "left"), [
+    ("x", ("a", "b"), ["a", "b"], "a:8,b:8"), ("x,y", ("a", "b"), ["a", "b"], "a:8,b:8"),
+    ("x,y", ("c", "d"), ["c", "d", "both"], "c:8,d:8"), ("y,x", ("c", "both"), ["c", "d", "both"], "c:8,d:8"),
+    ("x,y", ("full", "d"), ["c", "d", "both"], "c:8,d:8"),
+    ("x,y", ("gone", "d"), ["a", "b", "c", "d", "both"], "a:8,b:8")])
+def test_another_placement_is_in_the_partition_of_the_one_that_is_advised(partition, there, names, left):
+    nodes = [node(name, 8, partitions=(where,)) for name, where in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "y"))]
+    found = diagnosis(*nodes, node("both", 8, partitions=("y", "z")), node("full", 0, partitions=("y",)))
+    wish, placement = job(Request(16, 2, 8), partition=partition), Placement(there, (8, 8))
+    assert found.nodes_with_room(wish, placement, {}) == names
+    assert str(found.left_over(wish, placement)) == left
+
+
+@pytest.mark.parametrize(("user", "alone", "names"), [
+    ("ann", True, ["anns", "empty"]), ("bob", True, ["bobs", "empty"]), ("eve", True, ["empty"]),
+    ("ann", False, ["anns", "bobs", "empty"]), ("cid", False, ["anns", "bobs", "cids", "empty"]),
+    ("cid", True, ["cids", "empty"])])
+def test_another_placement_is_not_beside_jobs_with_which_the_job_shares_no_node(user, alone, names):
+    nodes = [node(name, free) for name, free in (("anns", 4), ("bobs", 5), ("cids", 6), ("empty", 8))]
+    wish, there = job(Request(2, 1, 2, details=Details(exclusive_user=alone)), user=user), Placement(("empty",), (2,))
+    jobs = wish, runs("ann", "anns", 4), runs("bob", "bobs", 3), runs("cid", "cids", 2, alone=True)
+    found = diagnosis(*nodes, jobs=jobs)
+    assert found.nodes_with_room(wish, there, {}) == names
+    assert str(found.left_over(wish, there)) == f"{names[0]}:2"
