@@ -149,13 +149,13 @@ class Diagnosis:
         if not here.any():
             return NONE_FREE
         allowed = allowed & here
-        if not allowed.any():
+        if not (allowed.any() and self._free.has_indispensable(allowed, wanted)):
             return (f"{_free(int(self._free.gpus[here].sum()))} in {PARTITION}, but on no node that meets its "
                     "constraints (type, features, reservation, node lists, owner)")
         by_gpus, by_cpus, by_memory = (np.where(allowed, room, 0) for room in self._free.room(wanted))
         most = np.minimum(np.minimum(by_gpus, by_cpus), by_memory)
         if _sets(most, wanted) >= wanted.sets:
-            return ""
+            return self._barred(most, wanted)
         if _sets(by_gpus, wanted) >= wanted.sets:
             return self._host_bound(wanted, by_gpus, by_cpus)
         free = int(self._free.gpus[allowed].sum())
@@ -164,6 +164,17 @@ class Diagnosis:
         each = f"{wanted.gpus} on one" if wanted.sets == 1 else f"{wanted.gpus} on each of {wanted.sets}"
         return (f"{_free(free)} in {PARTITION} but scattered: at most {int(self._free.gpus[allowed].max())} on "
                 f"one node, it needs {each}")
+
+    def _barred(self, sets: Counts, wanted: Need) -> str:
+        """Return what keeps a job off nodes with room for so many of its task sets; '' when nothing does."""
+        lacking = [name for name in wanted.indispensable if not sets[self._free.index[name]]]
+        if lacking:
+            return f"there is room in {PARTITION}, but not on {lacking[0]}, which it names"
+        shared = np.where(self._sharing.open_to(wanted), sets, 0)
+        if _sets(shared, wanted) >= wanted.sets and self._free.has_indispensable(shared > 0, wanted):
+            return ""
+        none = "it shares none with them" if wanted.alone else "they share none with it"
+        return f"GPUs are free in {PARTITION}, but jobs of other users are on nodes that it needs, and {none}"
 
     def _host_bound(self, wanted: Need, by_gpus: Counts, by_cpus: Counts) -> str:
         """Say which of CPUs and memory keeps free GPUs from being used."""

@@ -11,6 +11,9 @@ from idlewatt.storage.waiting import WaitReason
 NOW = 1_800_000_000.0
 NOWHERE = "on no node that meets its constraints (type, features, reservation, node lists, owner)"
 
+ROOM = "there is room now, but jobs that come first take it or would be delayed"
+BESIDE = "GPUs are free in gpu, but jobs of other users are on nodes that it needs, and "
+
 
 def node(name: str, free: int, **more) -> Node:
     return Node(name, **{"partitions": ("gpu",), "gpus": 8, "gpus_allocated": 8 - free, "cpus": 64} | more)
@@ -90,6 +93,31 @@ def test_a_job_is_told_of_each_partition_by_itself_since_it_runs_in_one_of_them(
 def test_partitions_that_share_a_node_do_not_have_its_free_gpus_twice():
     found = diagnosis(node("a", 3, partitions=("x", "y")))
     assert found.why_wait(job(Request(4), partition="x,y")) == "needs 4 GPUs, 3 are free in each of x/y"
+
+
+@pytest.mark.parametrize(("named", "partition", "reason"), [
+    (("a",), "x,y", f"16 GPUs are free in y, but {NOWHERE}; needs 16 GPUs, 8 are free in x"),
+    (("b",), "x,y", ROOM), (("b",), "x", f"8 GPUs are free in x, but {NOWHERE}"),
+    (("few",), "z", "there is room in z, but not on few, which it names"), (("d",), "z", ROOM), ((), "z", ROOM)])
+def test_a_node_that_a_job_cannot_do_without_is_needed_in_the_partition_that_it_runs_in(named, partition, reason):
+    nodes = [node(name, free, partitions=(where,)) for name, free, where in (
+        ("b", 8, "y"), ("c", 8, "y"), ("few", 2, "z"), ("d", 8, "z"), ("e", 8, "z"))]
+    found = diagnosis(node("a", 8, partitions=("x", "other")), *nodes)
+    assert found.why_wait(job(Request(16, 2, 8, required_nodes=named), partition=partition)) == reason
+
+
+@pytest.mark.parametrize(("user", "alone", "reason"), [
+    ("ann", True, ROOM), ("eve", True, f"{BESIDE}it shares none with them"), ("cid", True, ROOM),
+    ("eve", False, ROOM), ("ann", False, ROOM)])
+def test_of_a_job_that_is_to_be_alone_it_is_said_that_jobs_of_others_are_on_the_nodes(user, alone, reason):
+    wish = job(Request(4, details=Details(exclusive_user=alone)), user=user)
+    jobs = wish, runs("ann", "a", 4), runs("cid", "c", 4, alone=True)
+    assert diagnosis(node("a", 4), node("c", 4), jobs=jobs).why_wait(wish) == reason
+
+
+def test_of_a_job_that_others_share_no_node_with_it_is_said_who_is_there():
+    wish, jobs = job(Request(4), user="eve"), (runs("cid", "c", 4, alone=True),)
+    assert diagnosis(node("c", 4), jobs=jobs).why_wait(wish) == f"{BESIDE}they share none with it"
 
 
 @pytest.mark.parametrize(("facts", "reason"), [
