@@ -18,7 +18,7 @@ FRAMEWORKS = ("pytorch", "tensorflow", "jax", "mxnet", "paddlepaddle", "nemo", "
 _NAMED = re.compile(r"\b(framework|cuda)\s*=\s*([^\s,;|]{1,200})", re.IGNORECASE)
 _NAMED_IMAGES = tuple(re.compile(rf"\b{key}\s*=\s*([^\s,;|]\S*)", re.IGNORECASE) for key in ("image", "container"))
 _SEPARATOR = re.compile(r"[,;|]")
-_KEY = re.compile(r"\w+=")
+_KEYED_ADDRESS = re.compile(r"(?:(?:e-?)?mail|mail-user|contact|owner)[=:][\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE)
 _CUDA = re.compile(r"(?<![a-z])cuda(?:[-_:/=]?v?)(\d{1,2}(?:\.\d{1,2})?)(?!\d)", re.IGNORECASE)
 _SHORT_CUDA = re.compile(r"(?<![a-z0-9])cu(1[0-9])(\d)(?!\d)", re.IGNORECASE)
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -67,20 +67,14 @@ def _read(text: str) -> str:
 
 
 def _named_image(text: str) -> str:
-    """Return the image that a comment names, '' where nothing tells its separators from those in a password."""
+    """Return the image that a comment names, '' where a separator behind it may be one in a password."""
     found = next(filter(None, (pattern.search(text) for pattern in _NAMED_IMAGES)), None)
     if found is None:
         return ""
-    word = _NAMED_DIGEST.sub("", found[1])
-    first, *others = _SEPARATOR.split(word, maxsplit=1)
-    if not others or "@" not in others[0] or not _may_begin_login(first):
-        return first
-    return "" if _KEY.match(others[0]) else _SEPARATOR.split(word.rpartition("@")[2])[0]
-
-
-def _may_begin_login(text: str) -> bool:
-    """Tell whether a text may be a user and a part of a password: no slash is in the name of a user."""
-    return not _PATH.match(text) and "/" not in _SCHEME.sub("", text).lstrip("/").partition(":")[0]
+    first, *others = _SEPARATOR.split(_NAMED_DIGEST.sub("", found[1]))
+    # A login ends in an @ before registry and image: a mail's domain, which has no / : or #, is no such thing.
+    certain = _PATH.match(first) or all("@" not in other or _KEYED_ADDRESS.fullmatch(other) for other in others)
+    return first if certain else ""
 
 
 def _image(name: str) -> str:

@@ -33,18 +33,31 @@ def test_no_user_and_no_part_of_a_password_is_kept_of_an_image_whatever_the_pass
 
 
 @pytest.mark.parametrize("scheme", ["docker://", "docker:///", "//", ""])
+@pytest.mark.parametrize("user", ["alice", "lab/alice", "tenancy/alice@acme.com"])
 @pytest.mark.parametrize("password", ["s3c,ret", "s3c;ret", "s3c|ret", "s3c,r@t;x", "s/c,ret", "s3c,ret@sha256:0a,b",
-                                      ",", "=,="])
-def test_no_part_of_a_password_with_a_separator_is_kept_of_a_comment(scheme, password):
-    for more in ("", ",framework=jax", "@sha256:0af;cuda=12.1", " mail ada@lab.io"):
-        assert software("", f"image={scheme}alice:{password}@reg.io/img:1{more}").image == "reg.io/img:1"
+                                      "s3c,mail=r@t.x", ",", "=,="])
+def test_no_part_of_a_password_with_a_separator_and_no_image_is_kept_of_a_comment(scheme, user, password):
+    for more in ("", ",framework=jax", "@sha256:0af;cuda=12.1", ",mail=ada@lab.io", ";ada@lab.io", " mail ada@lab.io"):
+        for image in ("reg.io/img:1", "reg.io#lab/img"):
+            assert software("", f"image={scheme}{user}:{password}@{image}{more}").image == ""
+
+
+@pytest.mark.parametrize("comment", [
+    "image=lab/t0k,en@reg.io/x", "image=alice:s3c,cuda=ret@reg.io/x", "image=alice:s3c,mail=ret@reg.io/x",
+    "image=alice:s3c,mail=ret@reg.io:5000", "image=alice:s3c,mail=ret@reg.io#x", "image=alice:s3c,mail=ret@img",
+    "image=reg.io/x:1,container=alice:s3c@reg.io/y", "image=x:1;ada@lab.io", "image=docker://reg.io/x;ada@lab.io",
+    "image=x:1,mail=ada@lab.io,s3c@reg.io/y"])
+def test_no_image_is_told_where_a_separator_behind_it_may_be_one_in_a_password(comment):
+    assert software("", comment).image == ""
 
 
 @pytest.mark.parametrize(("comment", "told"), [
-    ("image=reg.io/x:1,mail=ada@lab.io", "reg.io/x:1"), ("image=docker://reg.io/x;ada@lab.io", "reg.io/x"),
+    ("image=x:1,mail=ada@lab.io", "x:1"), ("image=reg.io:5000/lab/x:1,mail=ada@lab.io", "reg.io:5000/lab/x:1"),
+    ("image=x:1,train;E-Mail:ada.b+c@gpu.lab.io,cuda=12.1", "x:1"), ("image=own.sqsh|contact:ada@lab.io", "own.sqsh"),
+    ("image=alice:p@ss@reg.io/x:1,mail=ada@lab.io", "reg.io/x:1"), ("image=alice:s3cret@reg.io/x,cuda=12", "reg.io/x"),
     ("image=/images/own.sqsh,ada@lab.io", "/images/own.sqsh"), ("image=a/b@sha256:0a,container=c@sha256:0b", "a/b"),
-    ("container=c,image=a@sha256:0b", "a"), ("image=alice:s3c,cuda=ret@reg.io/x", ""), ("image=x:1,mail=a@b.io", "")])
-def test_an_address_behind_an_image_is_no_login_and_where_nothing_tells_them_apart_no_image_is_told(comment, told):
+    ("container=c,image=a@sha256:0b", "a")])
+def test_an_address_with_its_key_behind_an_image_is_no_login(comment, told):
     assert software("", comment).image == told
 
 
