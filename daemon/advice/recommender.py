@@ -120,15 +120,15 @@ class RunListener(Protocol):
 Row = TypeVar("Row", bound=RecommendationRow)
 
 
-def told_apart(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows whose job is the only one of its id and partition among them: what labels can tell apart.
+def told_apart(rows: Iterable[Row], jobs: Iterable[Job]) -> list[Row]:
+    """Return the rows whose job is the only one of its id and partition among jobs: what labels can tell apart.
 
-    Where two schedulers gave one id, a series of either would be taken for the other's.
+    Where two schedulers gave one id, a series of either would be taken for the other's, also where only one has a row.
+    Jobs that have finished do not count: a job that is queued again may be a new submission.
     """
-    listed = list(rows)
     times = Counter((job_id, partition) for job_id, _, partition in
-                    {(row.job_id, row.submit_s, row.partition) for row in listed})
-    return [row for row in listed if times[row.job_id, row.partition] == 1]
+                    {(job.job_id, job.submit_s, job.partition) for job in jobs if not job.state.finished})
+    return [row for row in rows if times[row.job_id, row.partition] <= 1]
 
 
 def _as_it_is(row: Mapping[str, object]) -> Mapping[str, object]:

@@ -68,7 +68,8 @@ class ElasticRecommender:
         self._before, self._fitted = self._fitted, {}
         rows, unknown = self._rows(context, kinds)
         self._before = {}
-        return Recommendations(context.now_s, tuple(rows), _metrics(told_apart(rows)[:ADVICE], unknown))
+        return Recommendations(context.now_s, tuple(rows),
+                               _metrics(told_apart(rows, context.snapshot.jobs)[:ADVICE], unknown))
 
     def _watch(self, context: RecommenderContext) -> dict[tuple[str, float], Kind]:
         """Take new readings into the means of running jobs; return the kind of every job."""

@@ -90,7 +90,7 @@ class PowerCapRecommender:
                 and (row := _better(capped.get(job.key), self._profile(job, held, context.now_s)))]
         rows.sort(key=lambda row: (-row.saves_ratio * row.gpus, row.job_id))
         return Recommendations(context.now_s, tuple(rows),
-                               _metrics(context.telemetry.gpus, told_apart(rows)[:ADVICE]))
+                               _metrics(context.telemetry.gpus, told_apart(rows, context.snapshot.jobs)[:ADVICE]))
 
     def _watch(self, job: Job, group: Group, held: CappedGpus, speed: ThroughputSample | None) -> None:
         """Take a measured speed with its power into the mean of a run; one that is not newer is no news."""

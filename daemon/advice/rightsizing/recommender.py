@@ -51,7 +51,8 @@ class ShareRecommender:
         advice = context.advice.recommendations if context.advice else ()
         view = node_view(context.snapshot, advice, insight, context.now_s)
         rows = tuple(sorted(self._rows(view, context, insight), key=_urgency))
-        return Recommendations(context.now_s, rows, _metrics(rows, view))
+        top = [row for row in told_apart(rows, context.snapshot.jobs) if row.gains][:ADVICE]
+        return Recommendations(context.now_s, rows, _metrics(rows, top, view))
 
     def finished(self, jobs: Iterable[Job]) -> None:
         """Record what accounting tells of jobs; it may tell late, so that is read from the first of their ends on."""
@@ -103,9 +104,9 @@ def _urgency(row: ShareAdvice) -> tuple[bool, bool, float, str, float]:
     return not row.gains, row.state != "pending", -(row.sooner_ratio or 0.0), row.job_id, row.submit_s
 
 
-def _metrics(rows: Sequence[ShareAdvice], view: NodeView) -> dict[str, Mapping[Any, float | None]]:
-    """Return metrics of the rows that gain, and sums over all."""
-    top = [row for row in told_apart(rows) if row.gains][:ADVICE]
+def _metrics(rows: Sequence[ShareAdvice], top: Sequence[ShareAdvice],
+             view: NodeView) -> dict[str, Mapping[Any, float | None]]:
+    """Return metrics of the rows at the top, and sums over all."""
     unused: Counter[tuple[str, str]] = Counter()
     for node in view.nodes.values():
         for tenant in node.tenants:

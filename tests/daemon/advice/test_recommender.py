@@ -10,6 +10,7 @@ from idlewatt.daemon.config import ConfigError
 from idlewatt.daemon.settings.recommenders import RecommenderSettings, RecommendersSettings
 from idlewatt.daemon.view import DaemonView
 from idlewatt.exporters.publish import check
+from idlewatt.storage.records import Job, JobState, Request
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,22 @@ def test_only_known_metrics_with_their_labels_pass():
 
 def test_rows_of_two_schedulers_that_share_id_and_partition_are_not_told_apart_by_labels():
     rows = [Row("1"), Row("2"), Row("1", 5.0), Row("1", partition="v100"), Row("2", nodes=("dgx02",))]
-    assert joint.told_apart(rows) == [Row("2"), Row("1", partition="v100"), Row("2", nodes=("dgx02",))]
+    jobs = [job("1"), job("2"), job("1", 5.0), job("1", partition="v100")]
+    assert joint.told_apart(rows, jobs) == [Row("2"), Row("1", partition="v100"), Row("2", nodes=("dgx02",))]
+
+
+def test_a_job_of_another_scheduler_without_a_row_makes_labels_ambiguous_too():
+    jobs = [job("1"), job("1", 5.0), job("2"), job("2", 5.0, partition="v100")]
+    assert joint.told_apart([Row("1"), Row("2")], jobs) == [Row("2")]
+
+
+def test_a_job_that_was_queued_again_is_told_apart_from_its_run_that_ended():
+    jobs = [job("1", state=JobState.PREEMPTED), job("1", 5.0, state=JobState.PENDING)]
+    assert joint.told_apart([Row("1", 5.0)], jobs) == [Row("1", 5.0)]
+
+
+def job(job_id, submit_s=0.0, partition="a100", state=JobState.RUNNING):
+    return Job(job_id, submit_s, state, partition, Request(1))
 
 
 def test_a_subject_that_is_not_wanted_is_not_considered(rig):

@@ -118,6 +118,13 @@ def test_jobs_of_two_schedulers_that_share_id_and_partition_have_rows_and_no_ser
         assert {labels[1] for labels in found.metrics[name]} == {"2"}
 
 
+def test_a_job_has_no_series_where_one_of_another_scheduler_with_its_id_has_no_row(recommender):
+    other = replace(job("1", name="another"), submit_s=5.0, source="b")
+    found = recommender(curves=(KNOWN,)).recommend(scene(job("1"), other))
+    assert [(row.job_id, row.submit_s) for row in found.rows] == [("1", 0.0)]
+    assert found.metrics["elastic_info"] == {}
+
+
 def test_a_job_that_still_loads_is_not_watched(recommender):
     opened = recommender(settle=200_000.0)
     assert watched(opened, ("1", 2, 190.0), ("2", 4, 340.0)).metrics["elastic_unknown_jobs"]["unseen"] == 1.0

@@ -90,7 +90,9 @@ def test_a_speed_that_jobs_of_two_schedulers_may_have_is_no_measurement(monkeypa
     assert found.rows == ()
 
 
-def test_jobs_of_two_schedulers_that_share_id_and_partition_have_rows_and_no_series_that_is_either_ones(monkeypatch):
+@pytest.mark.parametrize(("state", "rows"), [(JobState.RUNNING, 2), (JobState.PENDING, 1)])
+def test_jobs_of_two_schedulers_that_share_id_and_partition_have_rows_and_no_series_that_is_either_ones(
+        monkeypatch, state, rows):
     recommender = PowerCapRecommender(PowerCapsSettings())
     for number in range(6):
         low = number < 3
@@ -100,12 +102,12 @@ def test_jobs_of_two_schedulers_that_share_id_and_partition_have_rows_and_no_ser
 
     def beside_another(context):
         (job,) = context.snapshot.jobs
-        other = replace(job, submit_s=NOW - 5, source="b", allocations=(Allocation("n0", 2, (0, 1)),))
+        other = replace(job, submit_s=NOW - 5, source="b", allocations=(Allocation("n0", 2, (0, 1)),), state=state)
         return alone(replace(context, snapshot=replace(context.snapshot, jobs=(job, other))))
 
     monkeypatch.setattr(recommender, "recommend", beside_another)
     found = watch(recommender, 6, 700, 680, None)
-    assert [(row.job_id, row.submit_s) for row in found.rows] == [("6", NOW), ("6", NOW - 5)]
+    assert [(row.job_id, row.submit_s) for row in found.rows] == [("6", NOW), ("6", NOW - 5)][:rows]
     assert found.metrics["power_cap_saving_ratio"] == {}
 
 

@@ -159,13 +159,14 @@ def test_a_job_that_waits_is_started_on_what_others_do_not_use():
     assert said.metrics["allocation_starts_sooner_seconds"] == {("gpu", "125"): row.starts_sooner_s}
 
 
-def test_jobs_of_two_schedulers_that_share_id_and_partition_have_rows_and_no_series_that_is_either_ones():
+@pytest.mark.parametrize("advised", [(0.0, 5.0), (0.0,)])
+def test_jobs_of_two_schedulers_that_share_id_and_partition_have_rows_and_no_series_that_is_either_ones(advised):
     twins = [replace(waiting("125", 20, gpus=1), submit_s=submit_s) for submit_s in (0.0, 5.0)]
     site = Site(running("123", 40), running("124", 24, gpus=(3, 4, 5)), *twins,
                 nodes=(replace(NODE, memory_allocated_bytes=480 * GIB),),
-                advice=[replace(held("125", 20_000.0), submit_s=submit_s) for submit_s in (0.0, 5.0)])
+                advice=[replace(held("125", 20_000.0), submit_s=submit_s) for submit_s in advised])
     said = site.look(12, cores={"123": 13.9, "124": 10.0})
-    assert [(row.job_id, row.submit_s) for row in said.rows if row.gains] == [("125", 0.0), ("125", 5.0)]
+    assert [(row.job_id, row.submit_s) for row in said.rows if row.gains] == [("125", submit_s) for submit_s in advised]
     for name in ("allocation_starts_sooner_seconds", "allocation_cpus", "allocation_info"):
         assert said.metrics[name] == {}
 
