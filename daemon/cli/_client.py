@@ -9,12 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
 from ._output import Row, plain
 from ._progress import waiting
+
+if TYPE_CHECKING:
+    from requests import Response
 
 DEFAULT_URL = "http://127.0.0.1:9723"
 BAD_REQUEST = 400
@@ -154,22 +158,13 @@ def warn_beside(database: str) -> None:
 def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0,
         **filters: str | int | tuple[str, ...] | None) -> list[Row]:
     """Return the rows of an API path; end the command with 3 without an answer, and with 2 after a refusal."""
-    import requests
-
-    from ...exporters.causes import of_request
-
     parameters = {name: value for name, value in filters.items() if value not in (None, "", ())}
     named = shown(url)
+    answer = _answer(url, path, parameters, ca_file, timeout_s)
     try:
-        with waiting("waiting for the daemon", timeout_s, "at most"):
-            answer = requests.get(f"{url.rstrip('/')}/api/v1/{path}", params=parameters, timeout=timeout_s,
-                                  verify=ca_file or True)
         document = answer.json()
-    except (requests.exceptions.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise Stranger(named, answer.status_code) from error
-    except (requests.RequestException, OSError) as error:  # an OSError is about the file of the authority
-        raise DaemonUnreachable(f"no daemon answers at {named} ({of_request(error)}). Is `idlewatt serve` running "
-                                "there? Name another address with --url or IDLEWATT_URL.") from error
     if isinstance(document, dict) and document.get("status") == "error":
         failure = click.UsageError if answer.status_code == BAD_REQUEST else click.ClickException
         raise failure(f"{named}: {plain(document.get('error', answer.reason))}")
@@ -182,6 +177,23 @@ def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0
     for warning in warnings:
         click.echo(f"warning: {plain(warning)}", err=True)
     return rows
+
+
+def _answer(url: str, path: str, parameters: dict[str, str | int | tuple[str, ...] | None], ca_file: str | None,
+            timeout_s: float) -> Response:
+    import requests
+    from urllib3.exceptions import HTTPError
+
+    from ...exporters.causes import of_request
+
+    try:
+        with waiting("waiting for the daemon", timeout_s, "at most"):
+            return requests.get(f"{url.rstrip('/')}/api/v1/{path}", params=parameters, timeout=timeout_s,
+                                verify=ca_file or True)
+    # An OSError is about the file of the authority; requests lets other errors of hosts and logins through as they are.
+    except (requests.RequestException, HTTPError, OSError, ValueError) as error:
+        raise DaemonUnreachable(f"no daemon answers at {shown(url)} ({of_request(error)}). Is `idlewatt serve` running "
+                                "there? Name another address with --url or IDLEWATT_URL.") from error
 
 
 def shown(url: str) -> str:

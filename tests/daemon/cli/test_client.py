@@ -135,9 +135,12 @@ def test_a_user_and_password_in_the_address_are_accepted(serve, tmp_path):
 
 @pytest.mark.parametrize(("url", "code"), [
     ("http://alice:s3cret@127.0.0.1:1", 3), ("http://alice:1/s3cret@127.0.0.1:1", 3), ("http://alice:s3cret@.x", 3),
-    ("http://alice:s3cret@*", 3), ("http://alice:x/s3cret@127.0.0.1", 2), ("http://alice:s3cret@127.0.0.1:99999", 2),
-    ("ftp://alice:s3cret@127.0.0.1", 2), ("alice:s3cret@127.0.0.1", 2)])
+    ("http://alice:s3cret@*", 3), ("http://alice:s3cret@login..cluster", 3),
+    ("http://alice:s3cret%E2%82%AC@127.0.0.1:1", 3), ("http://alice:x/s3cret@127.0.0.1", 2),
+    ("http://alice:s3cret@127.0.0.1:99999", 2), ("ftp://alice:s3cret@127.0.0.1", 2),
+    ("alice:s3cret@127.0.0.1", 2)])
 def test_a_password_is_not_repeated_in_messages(alone, url, code):
     done = alone.run("jobs", "--url", url)
     assert done.exit_code == code
     assert "s3cret" not in done.output
+    assert code == 2 or "no daemon answers at http://…@" in done.stderr
