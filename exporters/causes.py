@@ -11,6 +11,8 @@ import urllib3.exceptions
 _OBJECT = re.compile(r"<?\b[\w.]+\((?:[^()]|\([^()]*\))*\)>?:? *|<[^<>]* at 0x[0-9a-f]+>:? *")
 _TLS_ALERT = "\x15\x03"
 """How the answer of a port for TLS to anything else begins."""
+_PROXY = "that of a proxy (HTTP_PROXY, HTTPS_PROXY)"
+"""Errors of requests do not tell the address that was asked from the proxy's, which the environment names."""
 _SOURCE_LINE = re.compile(r" \(_ssl\.c:\d+\)|^\[[^\]]*\] ")
 
 
@@ -28,9 +30,10 @@ def of_request(error: BaseException) -> str:
     if isinstance(error, requests.exceptions.InvalidProxyURL):
         return "the URL of the proxy cannot be read"
     if isinstance(error, requests.exceptions.InvalidURL | urllib3.exceptions.LocationValueError):
-        return "its URL cannot be read: look at its login, host and port"
+        return f"its URL or {_PROXY} cannot be read: look at scheme, login, host and port"
     if isinstance(error, requests.exceptions.InvalidHeader | UnicodeEncodeError):
-        return "its token or password cannot be sent: it has a line's end, a control character or a typographic mark"
+        return (f"its token or password, or {_PROXY}, cannot be sent: it has a line's end, a control character or a "
+                "typographic mark")
     return innermost(error)
 
 

@@ -78,8 +78,20 @@ def test_a_token_that_cannot_be_sent_does_not_stand_in_the_reason(place, tmp_pat
     (tmp_path / "token").write_text("s3cret\nt0ken\n")
     place.look(place.desk("[{kind: idle_gpus, channels: [webhook]}]",
                           webhook=f"{{url: 'http://127.0.0.1:1', token_file: {tmp_path / 'token'}}}"))
-    assert place.reasons() == ["webhook: its token or password cannot be sent: it has a line's end, a control "
-                               "character or a typographic mark"]
+    assert place.reasons() == ["webhook: its token or password, or that of a proxy (HTTP_PROXY, HTTPS_PROXY), cannot "
+                               "be sent: it has a line's end, a control character or a typographic mark"]
+
+
+@pytest.mark.parametrize("proxy", ["ftp://ada:s3cret@proxy:3128", "http://ada:s3#cret@proxy:3128",
+                                   "http://ada:s3cret@proxy..lab:3128", "http://ada:s3cret€@127.0.0.1:1"])
+def test_a_proxy_of_the_environment_that_cannot_be_used_is_named_and_its_login_is_not(place, monkeypatch, proxy):
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    place.look(place.desk("[{kind: idle_gpus, channels: [webhook]}]", webhook="{url: 'http://192.0.2.1/t0ken'}"))
+    (reason,) = place.reasons()
+    assert "that of a proxy (HTTP_PROXY, HTTPS_PROXY)" in reason
+    assert not any(word in reason for word in ("ada", "s3", "t0ken"))
 
 
 def test_what_waits_for_a_webhook_that_is_set_no_more_is_left_out_and_holds_up_neither_mails_nor_digests(
