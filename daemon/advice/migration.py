@@ -124,8 +124,10 @@ class MigrationPlanner:
         """Return a plan within a partition and the nodes it is made on; no moves in it where the job has room."""
         usable = self.allowed(wanted) & self.unkept(limit_s)
         anywhere = self._tried(wanted, usable, most)
-        if anywhere is None or not (anywhere.moves or wanted.switches):
-            return anywhere and (anywhere, usable)
+        if anywhere is None:
+            return None
+        if not (anywhere.moves or wanted.switches):
+            return anywhere, usable
         for closest_nodes in self._together(wanted, usable):
             if (at_once := self._tried(wanted, closest_nodes, 0)) is not None:
                 return at_once, closest_nodes

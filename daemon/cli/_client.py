@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -179,7 +179,7 @@ def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0
     return rows
 
 
-def _answer(url: str, path: str, parameters: dict[str, str | int | tuple[str, ...] | None], ca_file: str | None,
+def _answer(url: str, path: str, parameters: Mapping[str, str | int | tuple[str, ...] | None], ca_file: str | None,
             timeout_s: float) -> Response:
     import requests
     from urllib3.exceptions import HTTPError
