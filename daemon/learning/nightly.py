@@ -258,6 +258,8 @@ def _estimate(verdict: Verdict) -> float:
 
 
 NICENESS = 19
+FOLDER = ".nightly"
+"""Where nights train, whatever kind: an interrupted training by hand stays. No kind's name begins with a dot."""
 NOTES = 3
 """The most notes on the site's speeds that a night shows."""
 
@@ -275,7 +277,7 @@ def by_hand(settings: Sections) -> Night:
 def carry_out(task: TrainingTask) -> Night:
     """Train, judge and decide, and leave a note of what came of it."""
     store = ModelStore(task.models)
-    training_directory = TrainingDirectory(store, task.agent)
+    training_directory = TrainingDirectory(store, FOLDER)
     try:
         with training_directory.locked():
             return _night(task, store, training_directory)

@@ -24,7 +24,7 @@ from idlewatt.daemon import config
 from idlewatt.daemon.advice.model_roles import ModelRoles
 from idlewatt.daemon.agents.checkpoint import CARD, save, verify
 from idlewatt.daemon.agents.histories import DAY_S, TooLittle
-from idlewatt.daemon.agents.kinds import Objective
+from idlewatt.daemon.agents.kinds import Objective, TrainingError
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.facts import _learned
 from idlewatt.daemon.learning import nightly, training_scheduler
@@ -36,7 +36,7 @@ from idlewatt.daemon.learning.night_records import COOLING_S, recheck_active, to
 from idlewatt.daemon.learning.nightly import NightDecisions
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
 from idlewatt.daemon.learning.start_models import newest
-from idlewatt.daemon.learning.training import ORDER, SHADOWS, TrainingDirectory, TrainingUnderWay
+from idlewatt.daemon.learning.training import ORDER, SHADOWS, TrainingDirectory, TrainingJob, TrainingUnderWay
 from idlewatt.daemon.learning.training_scheduler import (
     NIGHT,
     NOTE,
@@ -100,7 +100,7 @@ def test_a_night_ends_with_a_judged_model_and_a_recorded_decision(task):
     assert decision.decision in (Decision.PROMOTE, Decision.SHADOW)
     assert decision.figures["fidelity"]["jobs"] > 100
     assert last_night(task.models) == night
-    assert not TrainingDirectory(ModelStore(task.models), "chooser").folder.exists()
+    assert not TrainingDirectory(ModelStore(task.models), nightly.FOLDER).folder.exists()
 
 
 @pytest.mark.long
@@ -714,6 +714,28 @@ def test_a_night_removes_what_killed_ones_left_and_leaves_alone_what_a_training_
     assert first.message == "too little is kept; 1 draft that an ended process had left among the models was removed"
     assert second.message == "too little is kept", "it is said once"
     assert not draft.exists()
+
+
+@pytest.mark.usefixtures("chooser")
+def test_a_night_leaves_an_interrupted_training_by_hand_and_removes_what_a_killed_night_of_any_kind_left(
+        task, monkeypatch):
+    by_hand, of_night = (TrainingDirectory(ModelStore(task.models), name) for name in ("chooser", nightly.FOLDER))
+    by_hand.begin(TrainingJob("chooser", "big.csv", 36000.0))
+    of_night.begin(TrainingJob("scorer", "history", 20.0))
+    for directory in (by_hand, of_night):
+        directory.unfinished.mkdir()
+        (directory.unfinished / "rounds.npy").write_bytes(b"hours of work")
+    begun = []
+
+    def failed(training_run):
+        begun.append((training_run.order.agent, of_night.interrupted().agent, of_night.unfinished.exists()))
+        raise TrainingError("no more")
+
+    monkeypatch.setattr(nightly.TrainingRun, "__iter__", failed)
+    assert nightly.carry_out(task).message == "no more"
+    assert begun == [("chooser", "chooser", False)]
+    assert by_hand.interrupted().source == "big.csv"
+    assert (by_hand.unfinished / "rounds.npy").read_bytes() == b"hours of work"
 
 
 def test_two_databases_that_share_a_folder_of_models_end_no_trial_of_each_other(task, tmp_path):
