@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import click
 
 from ._client import Since, warn_beside
 from ._costs import stated
+from ._extras import check_extras, check_machine
 from ._history import JobSource
 from ._renamed import Renamed
 from ._store import ledger, settings, store, uses_models
@@ -201,10 +201,11 @@ def _train_locked(config_file: Path, models: ModelStore, resume: bool, options: 
     options["agent"] = kind.name
     if options["device"] == "cuda" and not kind.torch:
         raise click.BadParameter(f"{kind.name} does not train with torch but on the CPU", param_hint="--device")
-    _check_extras(options, resume)
+    check_extras(options, resume)
     training_directory = TrainingDirectory(models, options["agent"])
     tell(filter(None, [models.remove_drafts()]))
     order = resumed(training_directory, options) if resume else _ordered(config_file, options)
+    check_machine(kind, order.device)
     # The order holds no password.
     source = options["source"] if HIDDEN in order.source else order.source
     where = JobSource(source, config_file, order.trace_format, speeds=order.speeds)
@@ -230,14 +231,6 @@ def _train_locked(config_file: Path, models: ModelStore, resume: bool, options: 
         verdict = _judged(config_file, models, model, where, run)
         if order.source == "history":
             _listened_to(config_file, models, verdict)
-
-
-def _check_extras(options: dict[str, Any], resume: bool) -> None:
-    """Raise a ClickException for an extra that is not installed; found later, what was interrupted would be gone."""
-    if options["tensorboard"] and not (find_spec("torch") and find_spec("tensorboard")):
-        raise click.ClickException("TensorBoard is not installed: pip install 'idlewatt[train]'")
-    if options["engine"] == "ray" and not resume and not find_spec("ray"):
-        raise click.ClickException("--engine ray needs Ray: pip install 'idlewatt[ray]'")
 
 
 def _claim(config_file: Path, models: ModelStore) -> None:

@@ -86,7 +86,8 @@ def test_a_budget_that_is_given_takes_the_place_of_the_one_that_it_began_with(be
 
 
 @pytest.mark.parametrize(("options", "device"), [((), "cuda"), (("--device", "cpu"), "cpu")])
-def test_a_training_goes_on_where_it_began_unless_another_device_is_given(bench, options, device):
+def test_a_training_goes_on_where_it_began_unless_another_device_is_given(bench, monkeypatch, options, device):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     kinds._KINDS["plain"] = AgentKind("plain", bench.learn, None, torch=True)
     bench.begin("--agent", "plain", "--device", "cuda")
     assert bench.resume("--agent", "plain", *options).device == device
@@ -101,6 +102,24 @@ def test_an_extra_that_is_not_installed_costs_no_interrupted_training(bench, mon
     refused = bench.run("--agent", "plain", "--from", bench._trace, "--cluster", "4x8", *option)
     assert refused.exit_code == 1
     assert why in refused.output
+    assert bench.resume("--agent", "plain").seed == 3
+
+
+@pytest.mark.parametrize(("options", "lacking", "why"), [
+    ((), {"torch": None}, "plain is trained with torch"),
+    (("--device", "cuda"), {"torch": None}, "plain is trained with torch"),
+    (("--device", "cuda"), {}, "torch finds no CUDA device here")])
+def test_a_machine_that_cannot_train_a_kind_costs_no_interrupted_training(bench, monkeypatch, options, lacking, why):
+    bench.begin("--agent", "plain", "--seed", "3")
+    kinds._KINDS["plain"] = AgentKind("plain", bench.learn, None, torch=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.cuda.is_available", lambda: False)
+        for name, module in lacking.items():
+            patch.setitem(sys.modules, name, module)
+        for command in (("--agent", "plain"), ("--all",)):
+            refused = bench.run(*command, "--from", bench._trace, "--cluster", "4x8", *options)
+            assert refused.exit_code == 1
+            assert why in refused.output
     assert bench.resume("--agent", "plain").seed == 3
 
 

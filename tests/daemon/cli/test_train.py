@@ -513,6 +513,7 @@ def test_where_torch_trains_is_for_agents_that_train_with_it(desk):
 
 
 def test_the_device_reaches_the_training(desk, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     asked = []
 
     def noted(config):

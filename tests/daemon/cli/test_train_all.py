@@ -156,7 +156,8 @@ def test_where_no_kind_begins_what_was_interrupted_stays_as_it_is(desk, tmp_path
     assert (desk.models / ".training/dull/order.json").exists()
 
 
-def test_kinds_that_do_not_train_with_torch_are_trained_on_the_cpu_whatever_the_device(desk):
+def test_kinds_that_do_not_train_with_torch_are_trained_on_the_cpu_whatever_the_device(desk, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     given = []
 
     def noted(config):
