@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..agents.kinds import AgentKind
 
 
@@ -18,6 +20,13 @@ def check_extras(options: dict[str, Any], resume: bool) -> None:
         raise click.ClickException("TensorBoard is not installed: pip install 'idlewatt[train]'")
     if options["engine"] == "ray" and not resume and not find_spec("ray"):
         raise click.ClickException("--engine ray needs Ray: pip install 'idlewatt[ray]'")
+
+
+def check_interrupted(interrupted: Sequence[AgentKind], options: dict[str, Any]) -> None:
+    """Raise an error where this machine cannot go on with kinds that would then be noted as through."""
+    check_extras(options, resume=False)
+    for kind in interrupted:
+        check_machine(kind, options["device"])
 
 
 def check_machine(kind: AgentKind, device: str) -> None:

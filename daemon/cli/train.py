@@ -11,7 +11,7 @@ import click
 
 from ._client import Since, warn_beside
 from ._costs import stated
-from ._extras import check_extras, check_machine
+from ._extras import check_extras, check_interrupted, check_machine
 from ._history import JobSource
 from ._renamed import Renamed
 from ._store import ledger, settings, store, uses_models
@@ -138,7 +138,7 @@ def _train_all(config_file: Path, models: ModelStore, resume: bool, options: dic
     """Train every kind in turn with its share of the budget; print why a kind cannot be trained here."""
     from ..agents.kinds import kinds
     from ..learning.sequel import Sequel
-    from ..learning.training import TrainingDirectory
+    from ..learning.training import TrainingDirectory, kind_of
     from ._resumed import given, noted, resumed_all
 
     if options["start_from"] is not None:
@@ -149,6 +149,9 @@ def _train_all(config_file: Path, models: ModelStore, resume: bool, options: dic
     # Held throughout: another training would note its kinds as done here, and remove what these keep of themselves.
     with TrainingDirectory(models, names[0]).locked():
         anew = resumed_all(sequel, options) if resume else options
+        if resume:
+            check_interrupted([kind_of(name) for name in names if name not in sequel.done and sequel.interrupted(name)],
+                              anew)
         done = len(sequel.done)
         for name in [name for name in names if name not in sequel.done]:
             trained += _one_of_all(config_file, models, sequel, _share(sequel, name, options, anew))

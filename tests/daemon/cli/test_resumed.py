@@ -123,6 +123,25 @@ def test_a_machine_that_cannot_train_a_kind_costs_no_interrupted_training(bench,
     assert bench.resume("--agent", "plain").seed == 3
 
 
+@pytest.mark.parametrize(("options", "lacking", "why"), [
+    (("--device", "cuda"), "torch", "plain is trained with torch"),
+    (("--engine", "ray"), "ray", "--engine ray needs Ray")])
+def test_all_kinds_stay_as_they_were_left_where_the_machine_cannot_go_on_with_one(
+        bench, monkeypatch, options, lacking, why):
+    kinds._KINDS["plain"] = AgentKind("plain", bench.learn, None, torch=True)
+    kinds._KINDS["quiet"] = AgentKind("quiet", bench.learn, None)
+    bench.begin("--all", "--seeds", "2")
+    note = bench.models / ".training/all.json"
+    before = note.read_text()
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, lacking, None)
+        refused = bench.run("--all", "--resume", *options)
+    assert refused.exit_code == 1
+    assert why in refused.output
+    assert note.read_text() == before
+    assert (bench.models / ".training/plain/order.json").exists()
+
+
 @pytest.mark.parametrize(("options", "budget_s"), [((), 3600.0), (("--budget", "4h"), 7200.0)])
 def test_all_kinds_go_on_with_their_shares_of_the_budget_that_they_began_with(bench, options, budget_s):
     kinds._KINDS["quiet"] = AgentKind("quiet", bench.learn, None)
